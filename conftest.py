@@ -1,0 +1,10 @@
+"""The rooms' pytest plugins, in layer order."""
+
+pytest_plugins = (
+    "fixtures.judge.settings",
+    "fixtures.judge.cells",
+    "fixtures.judge.measure",
+    "fixtures.judge.keeping",
+    "fixtures.report.progress",
+    "fixtures.report.table",
+)

@@ -1,0 +1,11 @@
+"""Which configuration trains fastest on all devices of this machine?   pytest perf/test_throughput.py"""
+
+import pytest
+
+from fixtures.judge.measure import Measure
+from fixtures.matrix.configs import THROUGHPUT
+
+
+@pytest.mark.cells(THROUGHPUT, "largest")
+def test_throughput(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
