@@ -1,0 +1,49 @@
+"""``pytest perf`` as a user runs it: a process of its own in the repository's root, here without GPUs."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+QUICK = ("--launches=1", "--steps=3", "--warmup=4")
+# Other runs on this machine may have to end first.
+_DEADLINE_S = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What a command left behind: its exit code, its standard output and its standard error."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+    @property
+    def test_ids(self) -> list[str]:
+        """The tests that ``--collect-only -q`` lists."""
+        return [line for line in self.output.splitlines() if "::" in line]
+
+
+def pytest_perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
+    """Run ``pytest`` with these arguments and environment variables; its baselines are in ``storage``."""
+    return run(
+        sys.executable,
+        *("-m", "pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}"),
+        *arguments,
+        variables=variables,
+    )
+
+
+def run(*command: str, variables: dict[str, str] | None = None) -> Outcome:
+    """Run a command from the repository's root to its end."""
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTEST_ADDOPTS": "", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", **(variables or {})},
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_S,
+    )
+    return Outcome(exit_code=done.returncode, output=done.stdout, errors=done.stderr)

@@ -1,0 +1,256 @@
+"""The command line: which tests there are, what wrong input is told, what a run says, what a bad rank costs."""
+
+import re
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, pytest_perf
+
+OURS = "tests.workloads_for_tests"
+
+MY_PROJECT = """
+import torch
+from torch import nn
+from fixtures.matrix.workloads import Workload
+
+workload = Workload(
+    name="mine",
+    batch_size=2,
+    model=lambda: nn.Linear(64, 64),
+    sample=lambda: (torch.ones(64),),
+    loss=lambda model, inputs: model(inputs).square().mean(),
+    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user's package with a workload, and modules that cannot be imported; the variables that make it importable."""
+    folder = tmp_path_factory.mktemp("site")
+    package = folder / "my_project"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "training.py").write_text(MY_PROJECT)
+    (package / "broken.py").write_text("{}['learning_rate']\n")
+    (package / "script.py").write_text("raise SystemExit(0)\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+# Collection
+
+
+@pytest.fixture(scope="module")
+def no_storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("baselines")
+
+
+def collected(no_storage: Path, *arguments: str) -> list[str]:
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments)
+    assert outcome.exit_code == 0, outcome.errors
+    return outcome.test_ids
+
+
+@pytest.fixture(scope="module")
+def every_test(no_storage: Path) -> list[str]:
+    return collected(no_storage)
+
+
+def test_tests_are_listed_within_four_seconds(no_storage: Path) -> None:
+    start = time.monotonic()
+    collected(no_storage)
+    assert time.monotonic() - start <= 4
+
+
+def test_ids_name_workload_world_and_config(every_test: list[str]) -> None:
+    assert "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-powersgd_rank1]" in every_test
+    assert "perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]" in every_test
+    assert "perf/test_buckets.py::test_buckets[vit_tiny-2cpu-bf16-bucket_50mb]" in every_test
+    assert len(set(every_test)) == len(every_test)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("powersgd", ["powersgd"]),
+        ("bf16", ["bf16"]),
+        ("2cpu and bucket_50mb", ["2cpu", "bucket_50mb"]),
+        ("vit_tiny", ["vit_tiny"]),
+        ("single", ["single"]),
+    ],
+)
+def test_k_selects_the_ids_that_have_its_words(
+    no_storage: Path, every_test: list[str], expression: str, words: list[str]
+) -> None:
+    expected = [test for test in every_test if all(word in test for word in words)]
+    assert expected
+    assert collected(no_storage, "-k", expression) == expected
+
+
+def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
+    tests = collected(no_storage, "--workload=vit_tiny", "--workload=gpt2_124m", "-k", "1cpu-single")
+    assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("--workload=vit", "no workload named 'vit': there are vit_l_32, resnet50, gpt2_124m, vit_tiny"),
+        ("--workload=my_project.nothing:workload", "No module named 'my_project.nothing'"),
+        ("--workload=my_project.broken:workload", "importing it raised KeyError: 'learning_rate'"),
+        ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
+        ("--workload=my_project.training:workload2", "module 'my_project.training' has no 'workload2'"),
+        (f"--workload={OURS}:no_workload", "is a str, not a Workload"),
+        ("--launches=0", "--launches must be 1 or more, got 0"),
+        ("--steps=0", "--steps must be 1 or more, got 0"),
+        ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),
+        ("--interconnect=wire", "no interconnect named 'wire': there are native, shm, net"),
+        ("--instance=../elsewhere", "--instance '../elsewhere': a name has letters, digits, '.', '_' and '-' only"),
+        ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
+    ],
+)
+def test_wrong_input_is_told_in_one_line(
+    no_storage: Path, my_project: dict[str, str], arguments: str, complaint: str
+) -> None:
+    outcome = pytest_perf(no_storage, "perf", arguments, variables=my_project)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith("ERROR: --")
+    assert complaint in line
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def four_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return pytest_perf(
+        tmp_path_factory.mktemp("baselines"),
+        *("perf/test_scaling.py", "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-bf16]"),
+        *QUICK,
+    )
+
+
+def test_each_test_has_a_line_while_the_run_goes_on(four_tests: Outcome) -> None:
+    assert four_tests.exit_code == 0, four_tests.output
+    line = r"^\[{}/4\] {} +\d+\.\d\d ms a step  no baseline"
+    left = r" +(\d+ min )?\d+ s left$"
+    assert re.search(r"^starting 1 x 2 ranks \.\.\.$", four_tests.output, re.MULTILINE)
+    for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp"), start=1):
+        pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]")) + left
+        assert re.search(pattern, four_tests.output, re.MULTILINE), pattern
+    last = line.format(4, re.escape("test_throughput[vit_tiny-2cpu-bf16]"))
+    assert re.search(last + "$", four_tests.output, re.MULTILINE)
+
+
+def test_the_table_at_the_end_has_a_row_for_each_config(four_tests: Outcome) -> None:
+    heading = "vit_tiny, 2cpu, 4 samples a rank\n"
+    assert "ddp-perf on" in four_tests.output
+    assert heading in four_tests.output
+    headers, units, _, *rows = four_tests.output.partition(heading)[2].splitlines()
+    columns = ("config", "steps/s", "ms/step", "spread", "vs ddp", "vs 1 device", "of limit", "wire", "peak")
+    assert re.split(r"\s{2,}", headers.strip()) == [*columns, "gradients", "verdict"]
+    assert units.split() == ["%", "%", "%", "%", "MB", "MB"]
+    assert rows[0].startswith("ddp ")
+    assert "lossless" in rows[0]
+    assert rows[1].startswith("bf16 ")
+    assert "lossy" in rows[1]
+
+
+def test_the_best_configs_stand_there_as_code(four_tests: Outcome) -> None:
+    output = four_tests.output
+    assert re.search(r"^best lossless: ddp, \d+\.\d\d steps/s, \+0\.0 % against ddp$", output, re.MULTILINE)
+    assert re.search(r"^best lossy: bf16, \d+\.\d\d steps/s, [+-]\d+\.\d % against ddp$", output, re.MULTILINE)
+    assert "    from torch.nn.parallel import DistributedDataParallel\n" in output
+    assert "    model.register_comm_hook(None, bf16_compress_hook)\n" in output
+
+
+def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
+    no_storage: Path, my_project: dict[str, str]
+) -> None:
+    outcome = pytest_perf(
+        no_storage,
+        *("perf/test_throughput.py", "-v", "--workload=my_project.training:workload"),
+        *("-k", "ddp_default or powersgd_rank4", "--launches=1", "--steps=3", "--warmup=1"),
+        variables=my_project,
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r"\[mine-2cpu-ddp_default\] +\d+\.\d\d ms a step  no baseline", outcome.output)
+    reason = "powersgd_rank4 compresses from step 4 on: it needs --warmup 4 or more, got 1"
+    assert f"[mine-2cpu-powersgd_rank4] skipped: {reason}" in outcome.output
+    assert "1 passed, 1 skipped" in outcome.output
+
+
+def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> None:
+    outcome = pytest_perf(
+        no_storage,
+        *("perf/test_throughput.py", f"--workload={OURS}:steady", "-k", "ddp_default", *QUICK),
+        *("--benchmark-disable", "--benchmark-save=nothing"),
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "[1/1] test_throughput[steady-2cpu-ddp_default]                     ran once" in outcome.output
+    assert list(no_storage.rglob("*.json")) == []
+
+
+def test_an_interrupted_run_is_no_baseline(tmp_path: Path) -> None:
+    outcome = pytest_perf(
+        tmp_path,
+        *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--benchmark-save=half"),
+        *(f"--workload={OURS}:steady", f"--workload={OURS}:interrupting"),
+    )
+    assert outcome.exit_code == pytest.ExitCode.INTERRUPTED, outcome.output
+    assert "test_throughput[steady-2cpu-ddp_default]" in outcome.output
+    assert "interrupted: no baseline was saved" in outcome.output
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+# A bad rank
+
+
+@pytest.fixture(scope="module")
+def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, str | None]]:
+    """A run in which every second test loses a rank: its outcome, and what JUnit's file says of each test's failure."""
+    folder = tmp_path_factory.mktemp("bad_ranks")
+    workloads = ("raising", "steady", "dying", "steady_again", "hanging", "steady_still")
+    outcome = pytest_perf(
+        folder / "baselines",
+        *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--rank-timeout=8"),
+        *(f"--workload={OURS}:{name}" for name in workloads),
+        *(f"--junitxml={folder / 'junit.xml'}", "--benchmark-save=whole"),
+    )
+    cases = ElementTree.parse(folder / "junit.xml").iter("testcase")
+    failures = {case.get("name", "").partition("[")[2].partition("-")[0]: case.findtext("failure") for case in cases}
+    return outcome, failures
+
+
+def test_a_bad_rank_costs_one_test(bad_ranks: tuple[Outcome, dict[str, str | None]]) -> None:
+    outcome, failures = bad_ranks
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert [name for name, failure in failures.items() if failure] == ["raising", "dying", "hanging"]
+    assert [name for name, failure in failures.items() if not failure] == ["steady", "steady_again", "steady_still"]
+    assert "3 failed, 3 passed" in outcome.output
+    assert "FAILED perf/test_throughput.py::test_throughput[raising-2cpu-ddp_default]" in outcome.output
+    assert "another exception occurred" not in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("workload", "headline", "detail"),
+    [
+        ("raising", "raised ValueError: the label is out of range", "in _raising_loss"),
+        ("dying", "died of SIGKILL", "also rank 0"),
+        ("hanging", "gave no sign of life for 8 s", "in _hanging_loss"),
+    ],
+)
+def test_a_failure_names_rank_config_and_step(
+    bad_ranks: tuple[Outcome, dict[str, str | None]], workload: str, headline: str, detail: str
+) -> None:
+    failure = bad_ranks[1][workload]
+    assert failure is not None
+    assert failure.splitlines()[0] == (f"launch 1 of ddp_default on 2cpu: rank 1 {headline} at step 5 (forward)")
+    assert detail in failure

@@ -1,0 +1,325 @@
+"""Baselines and pytest-benchmark's options on our records: saving, judging, comparing, and what must not be silent."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, pytest_perf, run
+from tests.workloads_for_tests import STEP_MS
+
+# Three tests: 1cpu-single, 1cpu-ddp, 2cpu-ddp.
+SCALING = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", *QUICK)
+SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
+ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
+TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
+BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
+
+# The machine's noise stays far below a doubling of this step, a planted slowdown far above it.
+STEADY = {STEP_MS: "40"}
+FIVE_TIMES_SLOWER = {STEP_MS: "200"}
+FIVE_TIMES_FASTER = {STEP_MS: "2"}
+ONLY_WHEN_TWICE_AS_SLOW = "--min-slowdown=100"
+
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+def records_of(storage: Path) -> dict[str, Record]:
+    """File name -> record, in the folder of the only instance in ``storage``."""
+    (folder,) = (path for path in storage.iterdir() if path.is_dir())
+    return {file.name: json.loads(file.read_text()) for file in sorted(folder.iterdir())}
+
+
+def ids_in(record: Record) -> list[str]:
+    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
+
+
+def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
+    return {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in record["benchmarks"]}
+
+
+def named_as_missing(outcome: Outcome) -> list[str]:
+    """The tests that a run names at its end as being in the baseline and not measured."""
+    found = re.search(r"^(\d+) in the baseline and selected, .*:\n((?:    .+\n)+)", outcome.output, re.MULTILINE)
+    assert found, outcome.output
+    tests = found[2].split()
+    assert len(tests) == int(found[1])
+    return tests
+
+
+def edit(storage: Path, change: Callable[[Record], None]) -> None:
+    """Change the only record in ``storage``."""
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    change(record)
+    file.write_text(json.dumps(record))
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run saved where there was no baseline before, and its storage."""
+    storage = tmp_path_factory.mktemp("first") / "baselines"
+    return pytest_perf(storage, *SCALING, "--benchmark-save=first", variables=STEADY), storage
+
+
+@pytest.fixture
+def storage(first: tuple[Outcome, Path], tmp_path: Path) -> Path:
+    """A storage of its own with the first record in it."""
+    copy = tmp_path / "baselines"
+    shutil.copytree(first[1], copy)
+    return copy
+
+
+# Saving
+
+
+def test_without_a_baseline_tests_pass_and_the_run_says_how_to_record_one(first: tuple[Outcome, Path]) -> None:
+    outcome, storage = first
+    (instance,) = (folder.name for folder in storage.iterdir())
+    assert outcome.exit_code == 0, outcome.output
+    command = "record one: pytest perf --benchmark-save=NAME"
+    assert f"3 of 3 tests had no baseline for {instance}; {command}" in outcome.output
+    assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
+
+
+def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]) -> None:
+    outcome, storage = first
+    ((name, record),) = records_of(storage).items()
+    (instance,) = (folder.name for folder in storage.iterdir())
+    assert name == "0001_first.json"
+    assert record["schema"] == 1
+    assert record["instance"] == instance
+    assert f"ddp-perf: {instance}, worlds 1cpu, 2cpu" in outcome.output
+    assert record["environment"].keys() >= {
+        "torch",
+        "cuda",
+        "nccl",
+        "driver",
+        "host",
+        "gpu_uuids",
+        "clocks",
+        "variables",
+    }
+
+
+def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Path]) -> None:
+    (record,) = records_of(first[1]).values()
+    assert ids_in(record) == [SINGLE, ONE_RANK, TWO_RANKS]
+    two_ranks = record["benchmarks"][2]
+    info = two_ranks["extra_info"]
+    assert len(two_ranks["stats"]["data"]) == 3
+    assert all(step_s >= 0.04 for step_s in two_ranks["stats"]["data"])
+    assert info["launch_medians_s"] == [sorted(two_ranks["stats"]["data"])[1]]
+    assert info["steps_per_s"] == pytest.approx(1 / info["launch_medians_s"][0])
+    assert info["samples_per_s"] == pytest.approx(info["steps_per_s"] * 2 * 2)
+    gradients = 2 * (64 * 64 + 64) * 4
+    expected = {
+        "workload": "steady",
+        "config": "ddp",
+        "world": "2cpu",
+        "world_size": 2,
+        "backend": "gloo",
+        "interconnect": "native",
+        "lossless": True,
+        "wire_bytes_per_step": 2 * gradients,
+        "wire_dtype": "float32",
+        "buckets": 1,
+        "transport": {},
+    }
+    assert {key: info[key] for key in expected} == expected
+    assert info["peak_memory_bytes"] > 0
+    assert info["verdict"] == {
+        "word": "no baseline",
+        "change_percent": None,
+        "threshold_percent": None,
+        "p_value": None,
+        "history": 0,
+        "reason": "no baseline of this instance has this test",
+    }
+
+
+def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Path) -> None:
+    partial = pytest_perf(
+        storage,
+        *(*SCALING, "-k", "single", "-p", "no:terminal", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-save=partial"),
+        variables=STEADY,
+    )
+    assert partial.exit_code == 0, partial.output
+    assert ids_in(records_of(storage)["0002_partial.json"]) == [SINGLE]
+
+    right_after = pytest_perf(
+        storage,
+        *(*SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline", "--benchmark-only"),
+        *(f"--benchmark-json={tmp_path / 'run.json'}", f"--benchmark-histogram={tmp_path / 'steps'}"),
+        *("--benchmark-compare", "--benchmark-group-by=param:world", "--benchmark-columns=median,stddev"),
+        variables=STEADY,
+    )
+    assert right_after.exit_code == 0, right_after.output
+    verdicts = verdicts_in(json.loads((tmp_path / "run.json").read_text()))
+    assert {test: verdict["history"] for test, verdict in verdicts.items()} == {SINGLE: 2, ONE_RANK: 1, TWO_RANKS: 1}
+    assert {verdict["word"] for verdict in verdicts.values()} == {"ok"}
+    assert "no baseline" not in right_after.output
+    assert len(records_of(storage)) == 2
+    # pytest-benchmark's own table, against the latest record, and its charts.
+    assert re.search(r"benchmark 'world=1cpu': 3 tests", right_after.output)
+    assert re.search(r"benchmark 'world=2cpu': 1 tests", right_after.output)
+    assert re.search(r"Name \(time in ms\) +Median +StdDev *$", right_after.output, re.MULTILINE)
+    assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0002_partial\)", right_after.output)
+    assert [chart.name for chart in sorted(tmp_path.glob("*.svg"))] == ["steps-world=1cpu.svg", "steps-world=2cpu.svg"]
+
+
+# Judging
+
+
+@pytest.fixture(scope="module")
+def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run five times slower than the first record, and a new test beside it, saved; its folder."""
+    folder = tmp_path_factory.mktemp("slow")
+    shutil.copytree(first[1], folder / "baselines")
+    outcome = pytest_perf(
+        folder / "baselines",
+        *(*SCALING, BF16, "-k", "single or bf16", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-save=slow"),
+        *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}"),
+        variables=FIVE_TIMES_SLOWER,
+    )
+    return outcome, folder
+
+
+def test_a_slower_test_fails_with_one_line_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
+    outcome, folder = slow
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    suite = ElementTree.parse(folder / "junit.xml").find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
+    (failure,) = suite.iter("failure")
+    reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
+    assert re.fullmatch(reason, failure.text or "")
+    assert f"\n{failure.text}\n" in outcome.output
+    assert f"FAILED {SINGLE} - Failed: slower by" in outcome.output
+    assert "Traceback" not in outcome.output + outcome.errors
+    assert re.search(r"^\[1/2\] test_scaling\[\S+-single\] .* ms a step  slower \(\+\d", outcome.output, re.MULTILINE)
+
+
+def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path]) -> None:
+    outcome, folder = slow
+    verdicts = verdicts_in(json.loads((folder / "run.json").read_text()))
+    assert {test: verdict["word"] for test, verdict in verdicts.items()} == {SINGLE: "slower", BF16: "no baseline"}
+    assert verdicts[SINGLE]["change_percent"] > verdicts[SINGLE]["threshold_percent"] == pytest.approx(100)
+    assert verdicts[SINGLE]["p_value"] < 0.01
+    assert "1 of 2 tests failed and did not go into the baseline" in outcome.output
+    records = records_of(folder / "baselines")
+    assert {name: ids_in(record) for name, record in records.items()} == {
+        "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS],
+        "0002_slow.json": [BF16],
+    }
+
+
+def test_a_faster_run_says_so_and_asks_for_a_record(storage: Path) -> None:
+    outcome = pytest_perf(
+        storage,
+        *(*SCALING, "-q", "-k", "1cpu", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-autosave"),
+        *("--benchmark-compare=0001", "--benchmark-group-by=group"),
+        variables=FIVE_TIMES_FASTER,
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "2 of 2 tests got faster than the baseline; to keep that, record one more" in outcome.output
+    assert re.search(r"^single .* faster -\d+\.\d %$", outcome.output, re.MULTILINE)
+    assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
+    latest = list(records_of(storage))[1]
+    assert re.fullmatch(r"0002_\w+_\d{8}_\d{6}\S*\.json", latest)
+
+
+def test_an_instance_can_be_named_and_has_a_history_of_its_own(storage: Path) -> None:
+    outcome = pytest_perf(
+        storage, *SCALING, "-k", "single", "--instance=rack-7", "--benchmark-save=first", variables=STEADY
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "1 of 1 test had no baseline for rack-7" in outcome.output
+    record = json.loads((storage / "rack-7" / "0001_first.json").read_text())
+    assert record["instance"] == "rack-7"
+    assert ids_in(record) == [SINGLE]
+
+
+def test_required_baselines_fail_a_new_test_and_name_one_that_is_gone(storage: Path) -> None:
+    gone = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
+
+    def rename(record: Record) -> None:
+        record["benchmarks"][2]["fullname"] = gone
+
+    edit(storage, rename)
+    outcome = pytest_perf(storage, *SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline", variables=STEADY)
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 2 passed" in outcome.output
+    assert f"FAILED {TWO_RANKS} - Failed: no baseline of this instance has this test" in outcome.output
+    assert named_as_missing(outcome) == [gone]
+
+
+def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
+    outcome = pytest_perf(storage, *SCALING, "--benchmark-skip")
+    assert outcome.exit_code == 0
+    assert named_as_missing(outcome) == [ONE_RANK, SINGLE, TWO_RANKS]
+
+    required = pytest_perf(storage, *SCALING, "--benchmark-skip", "--require-baseline")
+    assert required.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "selected, but not measured, which --require-baseline makes a failure:" in required.output
+    assert named_as_missing(required) == named_as_missing(outcome)
+
+
+def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
+    (good,) = storage.glob("*/*.json")
+    future = {**json.loads(good.read_text()), "schema": 2}
+    texts = {
+        "0002_torn.json": good.read_text()[:1000],
+        "0003_foreign.json": '{"benchmarks": [], "version": "5.3.1"}',
+        "0004_future.json": json.dumps(future),
+    }
+    for name, text in texts.items():
+        (good.parent / name).write_text(text)
+    outcome = pytest_perf(storage, *SCALING)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "starting" not in outcome.output
+    headline, *lines = outcome.errors.strip().splitlines()
+    assert headline == "ERROR: bad baseline, nothing was measured; repair or remove:"
+    problems = ("cannot be read: ", "is no record of ddp-perf: ", "has schema 2, this version reads up to 1")
+    for line, name, problem in zip(lines, texts, problems, strict=True):
+        assert line.startswith(f"{good.parent / name}: {problem}")
+
+
+# pytest-benchmark's own ways
+
+
+def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None:
+    outcome = pytest_perf(tmp_path, *SCALING, "--benchmark-skip", "--benchmark-save=nothing")
+    assert outcome.exit_code == 0, outcome.errors
+    assert "[1/3] test_scaling[steady-1cpu-single]" in outcome.output
+    assert "3 skipped" in outcome.output
+    assert "Not saving anything, no benchmarks have been run!" in outcome.errors
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_comparing_with_a_record_that_is_not_there_is_said(storage: Path) -> None:
+    outcome = pytest_perf(storage, *SCALING, "--benchmark-skip", "--benchmark-compare=0042")
+    assert outcome.exit_code == 0
+    assert re.search(r"Can't compare\. No benchmark files in .* match '0042'", outcome.errors)
+
+
+def test_the_command_of_pytest_benchmark_compares_two_records(storage: Path) -> None:
+    (record,) = storage.glob("*/*.json")
+    shutil.copy(record, record.with_name("0002_second.json"))
+    command = (str(Path(sys.executable).with_name("pytest-benchmark")), f"--storage={storage}")
+    outcome = run(*command, "compare", "0001", "0002")
+    assert outcome.exit_code == 0, outcome.errors
+    for name in ("0001_first", "0002_second"):
+        assert re.search(rf"test_scaling\[steady-2cpu-ddp\] \({name}\)", outcome.output)
+    assert "3 tests" not in outcome.output  # one table a world
+    assert run(*command, "list").output.splitlines() == [
+        str(record),
+        str(record.with_name("0002_second.json")),
+    ]

@@ -1,0 +1,90 @@
+"""Workloads for the tests of the command line: one whose steps last as long as asked, and those that go wrong.
+
+They go wrong in rank 1 of a world of two, in step 5.
+torch is imported by the builders, so that runs which measure nothing are short.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from fixtures.matrix.workloads import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+STEP_MS = "DDP_PERF_TESTS_STEP_MS"
+_FAULTY_STEP = 5
+
+_steps = count()
+
+
+def _model() -> "nn.Module":
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+
+
+def _sample() -> "tuple[Tensor, ...]":
+    import torch
+
+    return (torch.ones(64),)
+
+
+def _optimizer(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
+    from torch.optim import SGD
+
+    return SGD(parameters, lr=0.001)
+
+
+def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def _faulty() -> bool:
+    """Whether this is the rank and the step; each fault has processes of its own, which begin to count at 0."""
+    from torch import distributed
+
+    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == 1
+
+
+def _raising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    if _faulty():
+        raise ValueError("the label is out of range")
+    return _loss(model, inputs)
+
+
+def _dying_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    if _faulty():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _loss(model, inputs)
+
+
+def _hanging_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    if _faulty():
+        threading.Event().wait()
+    return _loss(model, inputs)
+
+
+def _interrupting_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    if _faulty():
+        os.kill(os.getppid(), signal.SIGINT)
+    return _loss(model, inputs)
+
+
+steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
+steady_again = replace(steady, name="steady_again")
+steady_still = replace(steady, name="steady_still")
+raising = replace(steady, name="raising", loss=_raising_loss)
+dying = replace(steady, name="dying", loss=_dying_loss)
+hanging = replace(steady, name="hanging", loss=_hanging_loss)
+interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+no_workload = "steady"
