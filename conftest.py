@@ -4,6 +4,7 @@ pytest_plugins = (
     "fixtures.judge.settings",
     "fixtures.judge.cells",
     "fixtures.judge.measure",
+    "fixtures.judge.equivalence",
     "fixtures.judge.keeping",
     "fixtures.report.progress",
     "fixtures.report.table",
