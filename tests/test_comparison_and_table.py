@@ -43,6 +43,7 @@ def launch(*step_s: float) -> Launch:
         bucket_bytes=(1_226_141_600,),
         wire_bytes_per_step=17_200_000,
         wire_dtype="float32",
+        gradient_error=2e-3,
         transport=Counter({"P2P/CUMEM": 192}),
     )
 
