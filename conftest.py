@@ -5,7 +5,9 @@ pytest_plugins = (
     "fixtures.judge.cells",
     "fixtures.judge.measure",
     "fixtures.judge.equivalence",
+    "fixtures.judge.training",
     "fixtures.judge.keeping",
     "fixtures.report.progress",
     "fixtures.report.table",
+    "fixtures.report.training",
 )

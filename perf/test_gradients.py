@@ -1,25 +1,20 @@
 """Does every fast variant compute the same gradients?   pytest perf -k gradients"""
 
-from importlib.metadata import version
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.judge.equivalence import Equivalence
-from fixtures.matrix.averages import AVERAGES, KINDS
+from fixtures.matrix.averages import AVERAGES, KINDS, SHAPES
 from fixtures.matrix.ddp_options import DDP_OPTIONS
 
-# One for each kind of gradient in a mixed draw: matrices, vectors, single elements, more dimensions, long and thin.
-SHAPES = ((64, 48), (48,), (1,), (257, 3), (3, 2, 5, 7), (1, 1000), (333,), (16, 16), (2, 77), (5, 5, 5))
 SHAPE = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 
 
 def skip_unless_it_runs(world: str, average: str, option: str = "default") -> None:
     """Skip with the reason when this torch or its DDP cannot do it."""
-    since, torch = AVERAGES[average].since, version("torch")
-    if world.endswith("cpu") and tuple(map(int, torch.split(".")[:2])) < since:
-        pytest.skip(f"{average} crashes on gloo before torch {since[0]}.{since[1]}, this is {torch}")
+    if world.endswith("cpu") and (reason := AVERAGES[average].why_not_on_gloo()):
+        pytest.skip(reason)
     if reason := DDP_OPTIONS[option].why_not():
         pytest.skip(f"{option}: {reason}")
 
@@ -28,9 +23,7 @@ def skip_unless_it_runs(world: str, average: str, option: str = "default") -> No
 @pytest.mark.parametrize("average", AVERAGES)
 def test_gradients(equivalence: Equivalence, gradient_world: str, average: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, average, option)
-    # An 8-bit hook scales a bucket by its largest element, which would hide the small ones of a mixed draw.
-    kinds = KINDS if AVERAGES[average].promise == "quantised" else ("mixed",)
-    equivalence(gradient_world, average, option, SHAPES, kinds, 0)
+    equivalence(gradient_world, average, option, SHAPES, AVERAGES[average].kinds, 0)
 
 
 @pytest.mark.parametrize("average", AVERAGES)

@@ -1,19 +1,19 @@
-"""Inside a rank: the bytes that cross loopback in a step."""
+"""Inside a rank: the bytes that all ranks send in a step."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.equivalence.wire import counted_bytes
 from fixtures.ranks.rank import Here
 from fixtures.ranks.wrapping import wrap
 
-_WARMUP, _STEPS, _REPEATS = 5, 4, 6
+_WARMUP, _STEPS = 5, 4
 
 
 class Products(nn.Module):
@@ -32,28 +32,16 @@ class Products(nn.Module):
 
 
 def bytes_of_a_step(here: Here, *, config: str, world: str, buffer_bytes: int) -> dict[str, Any]:
-    """``predicted`` and, from the transmit counter of ``lo``, ``counted``: the least of some repeats, since other
-    programs use loopback too."""
+    """``predicted`` and, from the kernel's account of the ranks' sockets, ``counted``."""
     torch.manual_seed(0)
     wrapped = wrap(Products(buffer_bytes), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), here.device)
     _train(wrapped.module, _WARMUP)
-    counted = []
-    for _ in range(_REPEATS):
-        distributed.barrier()
-        before = _sent()
-        _train(wrapped.module, _STEPS)
-        distributed.barrier()
-        counted.append((_sent() - before) / _STEPS)
-    return {"predicted": wrapped.wire_bytes(HOOKS[CONFIGS[config].hook], parse_world(world)), "counted": min(counted)}
+    predicted = wrapped.wire_bytes(HOOKS[CONFIGS[config].hook], parse_world(world))
+    counted = counted_bytes(lambda: _train(wrapped.module, 1), steps=_STEPS)
+    return {"predicted": predicted, "counted": counted}
 
 
 def _train(module: nn.Module, steps: int) -> None:
     for _ in range(steps):
         module.zero_grad()
         module(torch.randn(2, 1024)).backward()
-
-
-def _sent() -> int:
-    """The ninth number behind an interface's name is what it has transmitted, in bytes."""
-    (line,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if line.strip().startswith("lo:"))
-    return int(line.partition(":")[2].split()[8])

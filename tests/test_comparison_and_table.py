@@ -142,6 +142,7 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
         f"{100 * steps_per_s / 9.5:.1f}",
         "17.2",
         "3000",
+        "2e-03",
         "lossy",
         "no",
         "baseline",

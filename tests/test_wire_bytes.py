@@ -1,4 +1,4 @@
-"""``wire_bytes_per_step`` is what the kernel counts on loopback, on two live ranks."""
+"""``wire_bytes_per_step`` is what the kernel counts, on two live ranks."""
 
 from collections.abc import Iterator
 

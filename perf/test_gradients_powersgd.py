@@ -1,0 +1,112 @@
+"""Does PowerSGD compute what its paper and torch say, to rounding?   pytest perf -k powersgd"""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.judge.equivalence import Promise
+from fixtures.matrix.hooks import HOOKS
+
+SUITES_OWN = [name for name in HOOKS if "powersgd" in name]
+RANKS = (1, 2, 4, 8)
+OPTIONS = ("default", "bucket_1kb", "static_graph", "bucket_view")
+# Tall, wide, more dimensions, twice the same; a vector and a small matrix, which are not compressed.
+SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
+# Columns in sixteens: else the random start depends on whether it is drawn for one matrix or for several at once.
+SIXTEENS = ((60, 48), (50, 64), (24, 4, 4, 3), (33,), (60, 48), (5, 7), (50, 64))
+RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
+
+
+def at_the_boundary(rank: int) -> list[list[int]]:
+    """Matrices that exactly halve at this rank, which is too little, and the next larger ones, which are compressed."""
+    return [[4 * rank, 4 * rank], [4 * rank, 4 * rank + 1], [6 * rank, 3 * rank], [6 * rank + 1, 3 * rank]]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("hook", SUITES_OWN)
+def test_gradients_of_powersgd_as_the_suite_configures_it(
+    promise: Promise, gradient_world: str, hook: str, option: str
+) -> None:
+    promise(gradient_world, "powersgd:follow", hook=hook, option=option, shapes=SHAPES, seed=0, changes={})
+
+
+@pytest.mark.parametrize("hook", SUITES_OWN)
+def test_gradients_of_zero_stay_zero_with_powersgd(promise: Promise, gradient_world: str, hook: str) -> None:
+    promise(gradient_world, "powersgd:vanish", hook=hook, option="default", shapes=SHAPES, seed=0, changes={})
+
+
+@pytest.mark.parametrize(("option", "error_feedback"), [*((option, False) for option in OPTIONS), ("default", True)])
+@pytest.mark.parametrize("rank", RANKS)
+def test_gradients_are_projected_by_powersgd(
+    promise: Promise, gradient_world: str, rank: int, option: str, error_feedback: bool
+) -> None:
+    changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
+    promise(gradient_world, "powersgd:follow", **{**RANK_1, "option": option}, shapes=SHAPES, changes=changes)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_gradients_that_would_just_halve_are_left_alone_by_powersgd(
+    promise: Promise, gradient_world: str, rank: int
+) -> None:
+    changes = {"matrix_approximation_rank": rank}
+    promise(gradient_world, "powersgd:follow", **RANK_1, shapes=at_the_boundary(rank), changes=changes)
+
+
+@pytest.mark.parametrize("rate", [27.2, 27.3])
+def test_gradients_of_60_by_50_shrink_27_27_fold_with_powersgd(
+    promise: Promise, gradient_world: str, rate: float
+) -> None:
+    promise(gradient_world, "powersgd:follow", **RANK_1, shapes=[(60, 50)], changes={"min_compression_rate": rate})
+
+
+@pytest.mark.parametrize("start", [2, 3, 5])
+def test_gradients_are_plain_means_until_powersgd_starts(promise: Promise, gradient_world: str, start: int) -> None:
+    promise(gradient_world, "powersgd:follow", **RANK_1, shapes=SHAPES, changes={"start_powerSGD_iter": start})
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_gradients_are_exact_at_full_rank_with_powersgd(promise: Promise, gradient_world: str, option: str) -> None:
+    shapes = [(60, 24), (24, 60), (32, 32), (3, 100), (100, 3), (8, 3, 3, 3)]
+    changes = {"matrix_approximation_rank": 32, "min_compression_rate": 0, "use_error_feedback": False}
+    promise(gradient_world, "powersgd:recover", **{**RANK_1, "option": option}, shapes=shapes, changes=changes)
+
+
+@pytest.mark.parametrize("warm_start", [True, False])
+@pytest.mark.parametrize("rank", RANKS)
+def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
+    promise: Promise, gradient_world: str, rank: int, warm_start: bool
+) -> None:
+    changes = {"matrix_approximation_rank": rank, "use_error_feedback": False, "warm_start": warm_start}
+    promise(gradient_world, "powersgd:converge", **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
+
+
+@pytest.mark.parametrize("relation", ["scaled_up", "scaled_down", "negated", "same_shapes_batched", "ranks_reversed"])
+@pytest.mark.parametrize("rank", RANKS)
+def test_gradients_related_to_the_bit_with_powersgd(
+    promise: Promise, gradient_world: str, rank: int, relation: str
+) -> None:
+    if relation == "ranks_reversed" and not gradient_world.startswith("2"):
+        pytest.skip("sums of more than two ranks depend on their order")
+    if relation == "same_shapes_batched" and (rank == 1 or not gradient_world.endswith("cpu")):
+        pytest.skip(
+            "one column, and any on a GPU, is multiplied by another kernel in a batch, which may round otherwise"
+        )
+    changes = {"matrix_approximation_rank": rank, "orthogonalization_epsilon": 0}
+    promise(gradient_world, "powersgd:relate", relation=relation, **RANK_1, shapes=SIXTEENS, changes=changes)
+
+
+def test_gradients_of_any_shape_with_powersgd(promise: Promise, gradient_world: str) -> None:
+    @settings(max_examples=20, deadline=None, derandomize=True, database=None)
+    @given(
+        shapes=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=4),
+        rank=st.sampled_from(RANKS),
+        error_feedback=st.booleans(),
+        option=st.sampled_from(OPTIONS),
+        seed=st.integers(0, 2**31),
+    )
+    def holds(shapes: list[list[int]], rank: int, error_feedback: bool, option: str, seed: int) -> None:
+        changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
+        asked = {"hook": "powersgd_rank1", "option": option, "seed": seed, "changes": changes}
+        promise(gradient_world, "powersgd:follow", **asked, shapes=[*shapes, [9 * rank, 4 * rank]])
+
+    holds()

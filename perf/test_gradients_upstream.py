@@ -1,0 +1,87 @@
+"""Are torch's known bugs still there, and does what we advise instead work?   pytest perf -k gradients_upstream
+
+Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is an upstream fix.
+"""
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import pytest
+
+from fixtures.judge.settings import SETTINGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
+from fixtures.matrix.worlds import World
+from fixtures.ranks.failure import RankFailure
+from fixtures.ranks.rank_sets import RankSets
+
+MAJOR, MINOR = map(int, version("torch").split(".")[:2])
+
+
+class BugShows(AssertionError):
+    """The bug did what it is known for. Whatever else goes wrong is a failure of its own."""
+
+
+@pytest.fixture(scope="module")
+def upstream_ranks(request: pytest.FixtureRequest) -> Iterator[RankSets]:
+    """Two ranks on the CPU over gloo on every machine: there the bugs were seen."""
+    sets = RankSets(
+        launches=1,
+        size=max(bug.ranks for bug in UPSTREAM_BUGS.values()),
+        on_gpu=False,
+        rank_timeout_s=request.config.stash[SETTINGS].rank_timeout_s,
+        say=lambda text: None,
+    )
+    try:
+        yield sets
+    finally:
+        sets.close()
+
+
+def what_is_wrong(sets: RankSets, bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None) -> list[str]:
+    """A line for each thing that a rank found wrong; raises RankFailure."""
+    (ranks,) = sets.of(INTERCONNECTS["native"])
+    patience_s = ranks.rank_timeout_s
+    ranks.rank_timeout_s = silence_s or patience_s
+    try:
+        answers = ranks.run(
+            World(backend="gloo", size=bug.ranks),
+            f"fixtures.ranks.equivalence.upstream.{bug.reproducer}",
+            {"avoid": avoid},
+            doing=f"{bug.name}{', avoided' if avoid else ''}",
+        )
+    finally:
+        ranks.rank_timeout_s = patience_s
+    return [f"rank {rank}: {line}" for rank, lines in enumerate(answers) for line in lines]
+
+
+def expected(bug: UpstreamBug) -> list[pytest.MarkDecorator]:
+    """Its strict xfail, where this torch has it."""
+    if not bug.there((MAJOR, MINOR)):
+        return []
+    reason = bug.goes_wrong + (f" (pytorch/pytorch#{bug.issue})" if bug.issue else "")
+    return [pytest.mark.xfail(raises=BugShows, strict=True, reason=reason)]
+
+
+@pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name, marks=expected(bug)) for bug in UPSTREAM_BUGS.values()])
+def test_gradients_upstream(upstream_ranks: RankSets, bug: UpstreamBug) -> None:
+    if bug.silence_s is not None:  # what a first DDP imports is silent too
+        what_is_wrong(upstream_ranks, bug, avoid=True)
+    try:
+        wrong = what_is_wrong(upstream_ranks, bug, avoid=False, silence_s=bug.silence_s)
+    except RankFailure as failure:
+        if bug.says is None or not re.search(bug.says, str(failure)):
+            raise pytest.fail.Exception(str(failure), pytrace=False) from None
+        raise BugShows(str(failure)) from None
+    if wrong:
+        raise BugShows("\n".join(wrong))
+
+
+@pytest.mark.parametrize("bug", UPSTREAM_BUGS.values(), ids=UPSTREAM_BUGS)
+def test_gradients_upstream_avoided(upstream_ranks: RankSets, bug: UpstreamBug) -> None:
+    try:
+        wrong = what_is_wrong(upstream_ranks, bug, avoid=True)
+    except RankFailure as failure:
+        raise pytest.fail.Exception(str(failure), pytrace=False) from None
+    assert not wrong, "\n".join(wrong)

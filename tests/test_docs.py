@@ -1,0 +1,52 @@
+"""What the documents show is what works."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from torch.utils.data import default_collate
+
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.workloads import find_workload
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/workloads.md").read_text(), re.DOTALL)
+    (tmp_path / "my_project").mkdir()
+    (tmp_path / "my_project/training.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    workload = find_workload("my_project.training:workload")
+    model = workload.model()
+    optimizer = workload.optimizer(model.parameters())
+    batch = default_collate([workload.sample() for _ in range(workload.batch_size)])
+    losses = []
+    for _ in range(5):
+        loss = workload.loss(model, *batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def test_every_file_of_the_rooms_is_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    files = {file.name for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py"}
+    files -= {file.name for file in (ROOT / "fixtures/ranks/equivalence/upstream").glob("*.py")}
+    assert [name for name in sorted(files) if f"`{name}`" not in text] == []
+
+
+def test_every_config_is_in_the_readme() -> None:
+    text = (ROOT / "README.md").read_text()
+    names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS}
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"

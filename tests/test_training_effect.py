@@ -1,0 +1,24 @@
+"""What a lossy config does to a loss, from the curves alone."""
+
+import pytest
+
+from fixtures.judge.training import effect
+
+REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
+
+
+def test_the_same_curves_have_no_effect() -> None:
+    same = effect("bf16", "2cpu", REFERENCE, REFERENCE)
+    assert (same.excess_percent, same.margin_percent, same.kept_percent) == (0, 0, 100)
+
+
+def test_the_excess_is_paired_by_seed_and_has_students_interval() -> None:
+    worse = effect("powersgd", "2cpu", [(2.0, 0.55), (2.2, 0.48), (2.1, 0.78)], REFERENCE)
+    assert worse.excess_percent == pytest.approx(20)  # 10, 20 and 30 %
+    assert worse.margin_percent == pytest.approx(4.302653 * 10 / 3**0.5)  # t of 2 degrees of freedom at 97.5 %
+    assert worse.kept_percent == pytest.approx(100 - (0.05 / 1.5 + 0.08 / 1.8 + 0.18 / 1.5) * 100 / 3)
+
+
+def test_a_reference_that_learns_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="learnt nothing"):
+        effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
