@@ -8,6 +8,7 @@ from fixtures.judge.equivalence import Equivalence
 from fixtures.matrix.averages import AVERAGES, KINDS, SHAPES
 from fixtures.matrix.ddp_options import DDP_OPTIONS
 
+EVERY_KIND = ("default", "bucket_1kb")
 SHAPE = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 
 
@@ -23,14 +24,16 @@ def skip_unless_it_runs(world: str, average: str, option: str = "default") -> No
 @pytest.mark.parametrize("average", AVERAGES)
 def test_gradients(equivalence: Equivalence, gradient_world: str, average: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, average, option)
-    equivalence(gradient_world, average, option, SHAPES, AVERAGES[average].kinds, 0)
+    kinds = AVERAGES[average].kinds
+    # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
+    equivalence(gradient_world, average, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
 
 
 @pytest.mark.parametrize("average", AVERAGES)
 def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, average: str) -> None:
     skip_unless_it_runs(gradient_world, average)
 
-    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=settings().max_examples // 4)
     @given(
         shapes=st.lists(SHAPE, min_size=1, max_size=5),
         kind=st.sampled_from(KINDS),

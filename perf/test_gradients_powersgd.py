@@ -96,7 +96,7 @@ def test_gradients_related_to_the_bit_with_powersgd(
 
 
 def test_gradients_of_any_shape_with_powersgd(promise: Promise, gradient_world: str) -> None:
-    @settings(max_examples=20, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=settings().max_examples // 5)
     @given(
         shapes=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=4),
         rank=st.sampled_from(RANKS),
