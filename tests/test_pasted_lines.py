@@ -1,6 +1,5 @@
 """The lines under "best" in the table build exactly what was measured."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,21 +14,14 @@ WRAPPED = [name for name, config in CONFIGS.items() if config.ddp]
 TWO_RANKS = World(backend="gloo", size=2)
 
 
-@pytest.fixture(scope="module")
-def rank_sets() -> Iterator[RankSets]:
-    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, say=lambda text: None)
-    yield sets
-    sets.close()
-
-
 @pytest.fixture(scope="module", params=WRAPPED)
-def both(request: pytest.FixtureRequest, rank_sets: RankSets) -> tuple[str, list[dict[str, Any]]]:
+def both(request: pytest.FixtureRequest, two_ranks: RankSets) -> tuple[str, list[dict[str, Any]]]:
     """A config's name and, one a rank, what was measured beside what was pasted."""
-    return request.param, _built(rank_sets, request.param)
+    return request.param, _built(two_ranks, request.param)
 
 
-def _built(rank_sets: RankSets, config: str) -> list[dict[str, Any]]:
-    (ranks,) = rank_sets.of(INTERCONNECTS["native"])
+def _built(two_ranks: RankSets, config: str) -> list[dict[str, Any]]:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     return ranks.run(
         TWO_RANKS,
         "tests.rank_pasted:measured_and_pasted",
@@ -71,9 +63,9 @@ def test_what_was_built_is_what_the_config_says(both: tuple[str, list[dict[str, 
     ],
 )
 def test_powersgd_starts_at_step_3_and_survives_zero_gradients(
-    rank_sets: RankSets, hook: str, options: dict[str, Any]
+    two_ranks: RankSets, hook: str, options: dict[str, Any]
 ) -> None:
-    state = _built(rank_sets, hook)[0]["pasted"]["settings"]["state"]
+    state = _built(two_ranks, hook)[0]["pasted"]["settings"]["state"]
     expected = {"batch_tensors_with_same_shape": False, "start_powerSGD_iter": 3, "orthogonalization_epsilon": 1e-8}
     assert state == {**state, **expected, **options}
 
@@ -91,6 +83,6 @@ def test_powersgd_starts_at_step_3_and_survives_zero_gradients(
         ),
     ],
 )
-def test_the_hook_is_the_one_that_the_name_says(rank_sets: RankSets, config: str, function: str) -> None:
-    hook = _built(rank_sets, config)[0]["pasted"]["settings"]["hook"]
+def test_the_hook_is_the_one_that_the_name_says(two_ranks: RankSets, config: str, function: str) -> None:
+    hook = _built(two_ranks, config)[0]["pasted"]["settings"]["hook"]
     assert hook.replace("torch.distributed.algorithms.ddp_comm_hooks.", "") == function
