@@ -10,4 +10,5 @@ pytest_plugins = (
     "fixtures.report.progress",
     "fixtures.report.table",
     "fixtures.report.training",
+    "fixtures.report.gradients",
 )

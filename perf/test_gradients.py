@@ -4,34 +4,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.judge.equivalence import Equivalence
-from fixtures.matrix.averages import AVERAGES, KINDS, SHAPES
+from fixtures.judge.equivalence import Equivalence, Promise
 from fixtures.matrix.ddp_options import DDP_OPTIONS
+from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
+from fixtures.matrix.hooks import find_hook
 
 EVERY_KIND = ("default", "bucket_1kb")
 SHAPE = st.lists(st.integers(1, 40), min_size=1, max_size=3)
 
 
-def skip_unless_it_runs(world: str, average: str, option: str = "default") -> None:
+def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
     """Skip with the reason when this torch or its DDP cannot do it."""
-    if world.endswith("cpu") and (reason := AVERAGES[average].why_not_on_gloo()):
+    if world.endswith("cpu") and (reason := find_hook(hook).why_not_on_gloo()):
         pytest.skip(reason)
     if reason := DDP_OPTIONS[option].why_not():
         pytest.skip(f"{option}: {reason}")
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS)
-@pytest.mark.parametrize("average", AVERAGES)
-def test_gradients(equivalence: Equivalence, gradient_world: str, average: str, option: str) -> None:
-    skip_unless_it_runs(gradient_world, average, option)
-    kinds = AVERAGES[average].kinds
+def test_gradients(equivalence: Equivalence, gradient_world: str, any_hook: str, option: str) -> None:
+    skip_unless_it_runs(gradient_world, any_hook, option)
+    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
-    equivalence(gradient_world, average, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
+    equivalence(gradient_world, any_hook, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
 
 
-@pytest.mark.parametrize("average", AVERAGES)
-def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, average: str) -> None:
-    skip_unless_it_runs(gradient_world, average)
+def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, any_hook: str) -> None:
+    skip_unless_it_runs(gradient_world, any_hook)
 
     @settings(max_examples=settings().max_examples // 4)
     @given(
@@ -41,6 +40,10 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
         option=st.sampled_from([name for name, option in DDP_OPTIONS.items() if not option.why_not()]),
     )
     def holds(shapes: list[list[int]], kind: str, seed: int, option: str) -> None:
-        equivalence(gradient_world, average, option, shapes, [kind], seed)
+        equivalence(gradient_world, any_hook, option, shapes, [kind], seed)
 
     holds()
+
+
+def test_gradients_left_out_come_later(promise: Promise, gradient_world: str, feedback_hook: str) -> None:
+    promise(gradient_world, "feedback:delivers", hook=feedback_hook)

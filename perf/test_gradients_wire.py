@@ -3,13 +3,10 @@
 import pytest
 
 from fixtures.judge.equivalence import Promise
-from fixtures.matrix.averages import AVERAGES
+from fixtures.matrix.hooks import find_hook
 
 
-@pytest.mark.parametrize("average", AVERAGES)
-def test_gradients_wire(promise: Promise, gradient_world: str, average: str) -> None:
-    if gradient_world.endswith("gpu"):
-        pytest.skip("what NCCL sends passes no network counter: it takes the profiler, which is not built yet")
-    if reason := AVERAGES[average].why_not_on_gloo():
+def test_gradients_wire(promise: Promise, gradient_world: str, sending_hook: str) -> None:
+    if gradient_world.endswith("cpu") and (reason := find_hook(sending_hook).why_not_on_gloo()):
         pytest.skip(reason)
-    promise(gradient_world, "wire:wire", average=average)
+    promise(gradient_world, "wire:wire", hook=sending_hook)

@@ -6,6 +6,6 @@ from fixtures.judge.measure import Measure
 from fixtures.matrix.configs import THROUGHPUT
 
 
-@pytest.mark.cells(THROUGHPUT, "largest")
+@pytest.mark.cells(THROUGHPUT, "largest", own_hooks=True)
 def test_throughput(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

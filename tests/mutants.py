@@ -1,4 +1,4 @@
-"""Hooks with a planted bug, each as the ``Average`` that it claims to be, and sound ones written in the same way.
+"""Hooks with a planted bug, each as the ``Hook`` that it claims to be, and sound ones written in the same way.
 
 To add one, write a function that returns what becomes of a bucket (or a whole hook), under ``@mutant`` with the claim.
 Its docstring says what is wrong. It is made anew for each DDP, so what it remembers belongs in the function.
@@ -14,29 +14,27 @@ from torch import Tensor, distributed
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 
-from fixtures.matrix.averages import Average
-from fixtures.ranks.wrapping import DdpHook
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import HOOKS
+from fixtures.ranks.hook_result import DdpHook
 
 Bucket = GradBucket
 Mean = Callable[[Bucket], Tensor]
 
-MUTANTS: list[Average] = []
+MUTANTS: list[Hook] = []
 # What these send is not what they claim, but the values are right: only the wire shows them.
-WIRE_MUTANTS: list[Average] = []
-SOUND: list[Average] = []
+WIRE_MUTANTS: list[Hook] = []
+SOUND: list[Hook] = []
 
 
-def _hook(make: Callable[[], DdpHook], listed: list[Average], **claim: Any) -> Average:
-    # Any: the fields of Average.
-    def register(ddp: Any, adapt: Callable[..., Any]) -> None:
-        ddp.register_comm_hook(None, adapt(make(), nested=False))
-
-    claim = {"promise": "elementwise", "wire_dtype": "gradient", **claim}
-    listed.append(Average(name=f"tests.mutants:{make.__name__}", register=register, **claim))
+def _hook(make: Callable[[], DdpHook], listed: list[Hook], **claim: Any) -> Hook:
+    # Any: the fields of Hook.
+    claim = {"promise": "mean", "wire_dtype": "gradient", "arithmetic": "divide", **claim}
+    listed.append(Hook(name=f"tests.mutants:{make.__name__}", build=lambda: (None, make()), **claim))
     return listed[-1]
 
 
-def _mean(make: Callable[[], Mean], listed: list[Average], **claim: Any) -> Average:
+def _mean(make: Callable[[], Mean], listed: list[Hook], **claim: Any) -> Hook:
     def made() -> DdpHook:
         mean = make()
         return lambda state, bucket: done(mean(bucket))
@@ -45,25 +43,26 @@ def _mean(make: Callable[[], Mean], listed: list[Average], **claim: Any) -> Aver
     return _hook(made, listed, **claim)
 
 
-def mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Average]:
+def mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
     return partial(_mean, listed=MUTANTS, **claim)
 
 
-def wire_mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Average]:
+def wire_mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
     return partial(_mean, listed=WIRE_MUTANTS, **claim)
 
 
-def sound(**claim: Any) -> Callable[[Callable[[], Mean]], Average]:
+def sound(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
     return partial(_mean, listed=SOUND, **claim)
 
 
-def mutant_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Average]:
+def mutant_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
     return partial(_hook, listed=MUTANTS, **claim)
 
 
 FP16 = {"wire_dtype": "float16"}
 BF16 = {"wire_dtype": "bfloat16"}
-INT8 = {"promise": "quantised", "wire_dtype": "uint8"}
+INT8 = {"wire_dtype": "uint8", "wire_bytes": HOOKS["quantised_per_tensor"].wire_bytes}
+LOCAL = {"promise": "local", "wire_dtype": None}
 
 
 def done(tensor: Tensor) -> Future[Tensor]:
@@ -636,13 +635,13 @@ def int8_hides_nan() -> Mean:
 # ---- the promise not to communicate
 
 
-@mutant(promise="local")
+@mutant(**LOCAL)
 def local_but_averages() -> Mean:
     """The mean."""
     return lambda bucket: average(bucket.buffer())
 
 
-@mutant(promise="local")
+@mutant(**LOCAL)
 def local_but_divides() -> Mean:
     """Its own, divided."""
     return lambda bucket: bucket.buffer() / ranks()
@@ -702,7 +701,7 @@ def int8_sends_fp32() -> Mean:
     return mean
 
 
-@wire_mutant(promise="local")
+@wire_mutant(**LOCAL)
 def local_but_talks() -> Mean:
     """Asks for the mean and does not use it."""
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.hooks import HOOKS
+from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.equivalence.wire import counted_bytes
@@ -36,7 +36,7 @@ def bytes_of_a_step(here: Here, *, config: str, world: str, buffer_bytes: int) -
     torch.manual_seed(0)
     wrapped = wrap(Products(buffer_bytes), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), here.device)
     _train(wrapped.module, _WARMUP)
-    predicted = wrapped.wire_bytes(HOOKS[CONFIGS[config].hook], parse_world(world))
+    predicted = wrapped.wire_bytes(find_hook(CONFIGS[config].hook), parse_world(world))
     counted = counted_bytes(lambda: _train(wrapped.module, 1), steps=_STEPS)
     return {"predicted": predicted, "counted": counted}
 

@@ -23,6 +23,7 @@ SETTINGS = Settings(
     instance="8x-nvidia-h200-nv18",
     worlds=worlds_of(8),
     workloads=WORKLOADS,
+    hooks={},
     interconnects=INTERCONNECTS,
     launches=1,
     steps=3,
@@ -44,6 +45,7 @@ def launch(*step_s: float) -> Launch:
         wire_bytes_per_step=17_200_000,
         wire_dtype="float32",
         gradient_error=2e-3,
+        gradient_lossless=None,
         transport=Counter({"P2P/CUMEM": 192}),
     )
 
@@ -76,7 +78,7 @@ def lines(*measurements: Measurement, history_s: Iterable[float] = ()) -> list[s
     for number, measurement in enumerate(measurements):
         verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
         run.judged[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)
-    return report_lines(run)
+    return report_lines(run, {})
 
 
 def rows(table: list[str]) -> dict[str, list[str]]:
@@ -143,6 +145,7 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
         "17.2",
         "3000",
         "2e-03",
+        "-",
         "lossy",
         "no",
         "baseline",
@@ -175,14 +178,14 @@ def test_configs_stand_in_the_order_in_which_they_are_listed() -> None:
 
 
 def test_nothing_judged_is_no_table() -> None:
-    assert report_lines(Run(settings=SETTINGS)) == []
+    assert report_lines(Run(settings=SETTINGS), {}) == []
 
 
 def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attention() -> None:
     run = Run(settings=SETTINGS)
     for test, history_s in (("a", []), ("b", [[0.1]]), ("c", [[0.125]])):  # no baseline, slower, ok
         run.judged[test] = Judged(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
-    shown = [line for line in report_lines(run) if line.startswith("ddp ")]
+    shown = [line for line in report_lines(run, {}) if line.startswith("ddp ")]
     assert len(shown) == 1
     assert shown[0].endswith("slower +25.0 %")
 

@@ -4,40 +4,75 @@ from collections import Counter
 
 import pytest
 
-from fixtures.judge.measurement import Launch
+from fixtures.judge.measurement import Launch, Measurement
+from fixtures.matrix.configs import find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World, parse_world
 from fixtures.ranks.rank_sets import RankSets
 
 
-def error_of(two_ranks: RankSets, config: str, world: str = "2cpu") -> float | None:
+def launched(two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny") -> Launch:
     (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {"workload": "vit_tiny", "config": config, "world": world, "steps": 1, "warmup": 4, "compare": True}
+    arguments = {"workload": workload, "config": config, "world": world, "steps": 1, "warmup": 4, "compare": True}
     where: World = parse_world(world)
     answers = launch.run(where, "fixtures.ranks.training:train", arguments, doing=config)
-    return Launch.of(answers, Counter()).gradient_error
+    return Launch.of(answers, Counter())
+
+
+def error_of(two_ranks: RankSets, config: str) -> float:
+    error = launched(two_ranks, config).gradient_error
+    assert error is not None
+    return error
 
 
 @pytest.mark.parametrize("config", ["ddp", "ddp_default", "static_graph_bucket_view", "bucket_10mb"])
 def test_a_lossless_config_delivers_the_mean(two_ranks: RankSets, config: str) -> None:
-    error = error_of(two_ranks, config)
-    assert error is not None
-    assert error <= 2**-23  # two roundings of float32
+    assert error_of(two_ranks, config) <= 2**-23  # two roundings of float32
 
 
 @pytest.mark.parametrize(("config", "unit_roundoff"), [("bf16", 2**-8), ("fp16", 2**-11)])
 def test_half_precision_errs_by_about_its_unit_roundoff(two_ranks: RankSets, config: str, unit_roundoff: float) -> None:
-    error = error_of(two_ranks, config)
-    assert error is not None
-    assert unit_roundoff / 20 < error < 3 * unit_roundoff
+    assert unit_roundoff / 20 < error_of(two_ranks, config) < 3 * unit_roundoff
 
 
 @pytest.mark.parametrize("config", ["no_comm", "powersgd_rank1"])
 def test_what_is_not_the_mean_errs_by_a_good_part_of_it(two_ranks: RankSets, config: str) -> None:
-    error = error_of(two_ranks, config)
-    assert error is not None
-    assert error > 0.1
+    assert error_of(two_ranks, config) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("config", "lossless"),
+    [
+        ("ddp", True),
+        ("static_graph_bucket_view", True),
+        ("tests.hooks_for_tests:lossless", True),
+        ("tests.hooks_for_tests:one_in_ten_thousand_off", False),
+        ("bf16", False),
+        ("fp16", False),
+        ("powersgd_rank4", False),
+    ],
+)
+def test_lossless_is_what_was_delivered_not_what_was_promised(two_ranks: RankSets, config: str, lossless: bool) -> None:
+    launch = launched(two_ranks, config)
+    promised = Measurement(
+        workload=WORKLOADS["vit_tiny"],
+        world=parse_world("2cpu"),
+        config=find_config(config),
+        interconnect=INTERCONNECTS["native"],
+        launches=(launch,),
+    )
+    assert launch.gradient_lossless == lossless
+    assert promised.fidelity == ("lossless" if lossless else "lossy")
+
+
+def test_passes_that_differ_by_themselves_are_no_loss(two_ranks: RankSets) -> None:
+    launch = launched(two_ranks, "ddp", workload="tests.workloads_for_tests:shaky")
+    assert launch.gradient_error is not None
+    assert launch.gradient_error > 2**-22
+    assert launch.gradient_lossless
 
 
 def test_without_ddp_there_is_nothing_to_compare(two_ranks: RankSets) -> None:
-    assert error_of(two_ranks, "single", "1cpu") is None
+    launch = launched(two_ranks, "single", "1cpu")
+    assert (launch.gradient_error, launch.gradient_lossless) == (None, None)

@@ -80,6 +80,17 @@ def _interrupting_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return _loss(model, inputs)
 
 
+def _shaky_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """As on a device that adds in changing order: no two passes give quite the same gradients."""
+    import torch
+
+    generator = torch.Generator()
+    generator.seed()
+    outputs = model(inputs)
+    loss: Tensor = (outputs * (1 + 1e-5 * torch.randn(outputs.shape, generator=generator))).square().mean()
+    return loss
+
+
 steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
 steady_again = replace(steady, name="steady_again")
 steady_still = replace(steady, name="steady_still")
@@ -87,4 +98,5 @@ raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+shaky = replace(steady, name="shaky", loss=_shaky_loss)
 no_workload = "steady"

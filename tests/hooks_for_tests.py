@@ -1,0 +1,93 @@
+"""Hooks of a user's own, as ``--hook tests.hooks_for_tests:NAME`` finds them: some break a rule."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+from torch.futures import Future
+
+from fixtures.matrix.hook import Hook
+
+
+def done(tensor: Tensor) -> Future[Tensor]:
+    future: Future[Tensor] = Future()
+    future.set_result(tensor)
+    return future
+
+
+def mean(tensor: Tensor) -> Tensor:
+    distributed.all_reduce(tensor)
+    return tensor / distributed.get_world_size()
+
+
+def raises(state: None, bucket: GradBucket) -> Future[Tensor]:
+    raise ArithmeticError("no such luck")
+
+
+def raises_later(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(bucket.buffer()).then(lambda future: future.value()[10**9])
+
+
+def wrong_shape(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer())[None, :])
+
+
+def short_view(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer())[:-1])
+
+
+def other_dtype(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()).double())
+
+
+def no_future(state: None, bucket: GradBucket) -> Tensor:
+    return mean(bucket.buffer())
+
+
+def differs_by_rank(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()) * (1 + distributed.get_rank()))
+
+
+def averages(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()))
+
+
+def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
+    """The mean, but for one element in ten thousand, which is a hundredth too large."""
+    result = mean(bucket.buffer())
+    result[:: 10**4] *= 1.01
+    return done(result)
+
+
+class Memory:
+    """What a sparse hook left out, by parameter: buckets are laid out anew."""
+
+    def __init__(self, *, remembers: bool) -> None:
+        self.remembers = remembers
+        self.left: dict[int, Tensor] = {}
+
+
+def largest_tenth(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
+    """The mean of the largest tenth of each rank's gradients, and of what it left out before."""
+    for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+        gradient += memory.left.get(id(parameter), torch.zeros_like(gradient))
+        least = gradient.abs().flatten().topk(max(1, gradient.numel() // 10)).values[-1]
+        sent = torch.where(gradient.abs() >= least, gradient, 0)
+        if memory.remembers:
+            memory.left[id(parameter)] = gradient - sent
+        gradient.copy_(sent)
+    return done(mean(bucket.buffer()))
+
+
+def _hook(build: Callable[[], tuple[object, object]], name: str, **promised: object) -> Hook:
+    return Hook(name=name, build=build, **promised)  # type: ignore[arg-type]  # fields of Hook
+
+
+lossless = _hook(lambda: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
+one_in_ten_thousand_off = _hook(lambda: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
+remembers = _hook(lambda: (Memory(remembers=True), largest_tenth), "own_remembers", error_feedback=True)
+forgets = _hook(lambda: (Memory(remembers=False), largest_tenth), "own_forgets", error_feedback=True)
+claims_bf16 = _hook(lambda: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
+claims_mean = _hook(lambda: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
+named_like_another = _hook(lambda: (None, averages), "bf16")

@@ -1,0 +1,146 @@
+"""A user's own hook: what breaks a rule is told so by name, what keeps its promise gets the whole battery and a row."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.lookup import NotFound
+from fixtures.matrix.worlds import World
+from fixtures.ranks.failure import RankFailure
+from fixtures.ranks.rank_sets import RankSets
+from tests.command_line import QUICK, ROOT, pytest_perf
+
+WORLD = World(backend="gloo", size=2)
+HERE = "tests.hooks_for_tests"
+CHECK = {"option": "bucket_1kb", "shapes": [[8, 4], [300]], "kinds": ["normal"], "seed": 0}
+
+
+def ask(two_ranks: RankSets, function: str, **arguments: object) -> list[dict[str, Any]]:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return ranks.run(WORLD, f"fixtures.ranks.equivalence.{function}", arguments, doing=str(arguments["hook"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("raises", r"hook raises, bucket 0 of 332 elements: it raised ArithmeticError: no such luck"),
+        ("raises_later", r"hook raises_later, bucket 0 of 332 elements: .*IndexError"),
+        ("wrong_shape", r"hook wrong_shape, bucket 0 of 332 elements: it returns 332 elements of shape \(1, 332\)"),
+        ("short_view", r"hook short_view, bucket 0 of 332 elements: it returns 331 elements of shape \(331,\)"),
+        ("other_dtype", r"hook other_dtype, .*: it returns torch.float64, the bucket holds torch.float32"),
+        ("no_future", r"hook no_future, .*: it returns a Tensor, not a Future of a tensor"),
+    ],
+)
+def test_a_hook_that_breaks_a_rule_is_told_so_by_name(two_ranks: RankSets, name: str, says: str) -> None:
+    with pytest.raises(RankFailure, match=says):
+        ask(two_ranks, "check:check", hook=f"{HERE}:{name}", **CHECK)
+
+
+def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
+    violations = ask(two_ranks, "check:check", hook=f"{HERE}:differs_by_rank", **CHECK)[0]["violations"]
+    assert "parameter 0 differs between ranks 0 and 1" in violations[0]
+
+
+def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> None:
+    assert ask(two_ranks, "check:check", hook=f"{HERE}:averages", **CHECK)[0]["violations"] == []
+
+
+@pytest.mark.parametrize(("name", "forgets"), [("remembers", False), ("forgets", True)])
+def test_error_feedback_is_told_from_forgetting(two_ranks: RankSets, name: str, forgets: bool) -> None:
+    (violations, *_) = ask(two_ranks, "feedback:delivers", hook=f"{HERE}:{name}")[0]["violations"] or [""]
+    assert ("what it leaves out does not come later" in violations) == forgets
+
+
+def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
+    violations = ask(two_ranks, "wire:wire", hook=f"{HERE}:claims_bf16")[0]["violations"]
+    assert violations == [
+        "collectives of 8.388608 MB a step, 4.194304 MB are promised",
+        violations[1],
+        "collectives of float32, of bfloat16 are promised",
+    ]
+    assert re.fullmatch(r"8\.\d+ MB a step on the wire, 4.194304 MB are promised", violations[1])
+
+
+def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:
+    for function, arguments in (("check:check", CHECK), ("wire:wire", {})):
+        assert ask(two_ranks, function, hook=f"{HERE}:lossless", **arguments)[0]["violations"] == []
+
+
+def test_a_hook_in_training_is_looked_at_before_it_is_measured(two_ranks: RankSets) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    arguments = {"config": f"{HERE}:claims_mean", "workload": "vit_tiny", "world": WORLD.name, "steps": 1, "warmup": 4}
+    with pytest.raises(RankFailure, match=r"hook own_short, bucket 0 .*: it returns"):
+        ranks.run(WORLD, "fixtures.ranks.training:train", {**arguments, "compare": False}, doing="training")
+
+
+@pytest.mark.parametrize(
+    ("hook", "says"),
+    [
+        ("bf16", "--hook bf16: a hook of your own is PKG.MODULE:ATTR; torch's are always tested"),
+        ("tests.hooks_for_tests:nothing", "module 'tests.hooks_for_tests' has no 'nothing'"),
+        ("tests.hooks_for_tests:HERE_IS_NOTHING", "has no 'HERE_IS_NOTHING'"),
+        (
+            "tests.no_such_module:hook",
+            "importing it raised ModuleNotFoundError: No module named 'tests.no_such_module'",
+        ),
+        ("tests.hooks_for_tests:named_like_another", "there is another hook or config named 'bf16'"),
+        ("tests.hooks_for_tests:Memory", "is a type, not a Hook: from fixtures.matrix.hook import Hook"),
+    ],
+)
+def test_a_wrong_hook_says_what_is_wrong(tmp_path: Path, hook: str, says: str) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "--collect-only", "-q", f"--hook={hook}")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert says in outcome.errors
+
+
+def test_a_promise_without_its_dtype_is_refused() -> None:
+    with pytest.raises(ValueError, match="hook 'x' promises the mean: it must say in which wire_dtype"):
+        type(find_hook("none"))(name="x", build=None, promise="mean")
+    with pytest.raises(NotFound, match="no hook named 'powersdg': there are none, allreduce"):
+        find_hook("powersdg")
+
+
+@pytest.fixture(scope="module")
+def documented(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """The example of docs/hooks.md, run as it says: what was printed, and the record of its row."""
+    folder = tmp_path_factory.mktemp("own")
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/hooks.md").read_text(), re.DOTALL)
+    (folder / "my_project").mkdir()
+    (folder / "my_project/hooks.py").write_text(code)
+    outcome = pytest_perf(
+        folder,
+        *("perf", *QUICK, "--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
+        *(
+            "-k",
+            "int8_all_to_all and not any_shape and (default or bucket_1kb or gradients_wire or not test_gradients)",
+        ),
+        variables={"PYTHONPATH": str(folder)},
+    )
+    assert outcome.exit_code == 0, outcome.output
+    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
+    return outcome.output, benchmark
+
+
+def test_the_hook_in_the_docs_passes_and_is_measured(documented: tuple[str, dict[str, Any]]) -> None:
+    output, benchmark = documented
+    assert benchmark["name"] == "test_throughput[vit_tiny-2cpu-int8_all_to_all]"
+    assert benchmark["extra_info"]["config"] == "int8_all_to_all"
+    assert benchmark["extra_info"]["wire_dtype"] == "int8"
+    assert benchmark["extra_info"]["lossless"] is False
+    assert abs(benchmark["extra_info"]["loss_excess_percent"]) < 5
+    assert 0 < benchmark["extra_info"]["gradient_error"] < 0.5
+    assert re.search(r"int8_all_to_all +[+-]\d", output), "it has no row in the table of losses"
+    assert re.search(r"hook int8_all_to_all +6 *\n", output), "its gradients and bytes were not all right"
+
+
+def test_a_wrong_hook_is_wrong_in_the_table(tmp_path: Path) -> None:
+    chosen = "test_gradients and 2cpu and differs_by_rank and (default or gradients_wire)"
+    outcome = pytest_perf(tmp_path, "perf", "-k", chosen, f"--hook={HERE}:differs_by_rank")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert re.search(r"hook differs_by_rank +1 +1 *\n", outcome.output)
+    assert "wrong: test_gradients[2cpu-differs_by_rank-default]: AssertionError: check:check on 2cpu" in outcome.output
