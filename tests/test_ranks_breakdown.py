@@ -8,7 +8,7 @@ from fixtures.explain.breakdown import RankBreakdown, break_down
 from fixtures.explain.ranks_breakdown import Breakdown, extra_info, over_ranks
 from fixtures.explain.recordings import read
 from fixtures.explain.timeline import BadTrace
-from tests.recordings import NCCL_STREAM, Recording, ddp_steps, sqlite
+from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
 
 
 def ranks(*recordings: Recording, tmp_path: Path) -> list[RankBreakdown]:
@@ -42,6 +42,28 @@ def test_the_rank_that_the_others_wait_for_is_named_with_how_often(late: Breakdo
     waiting = late.waiting()
     assert waiting is not None
     assert (waiting.collectives, waiting.late) == (4, {1: 2})
+
+
+@pytest.mark.parametrize(
+    ("first_us", "second_us", "late"),
+    [
+        (1000, 850, {1: 1}),
+        (850, 1000, {0: 1}),
+        (1000, 950, {}),  # 5 % of it
+        (100, 85, {}),  # 15 us
+    ],
+)
+def test_a_rank_is_late_when_another_waits_for_a_while_and_a_share(
+    first_us: float, second_us: float, late: dict[int, int], tmp_path: Path
+) -> None:
+    both = []
+    for rank, duration_us in enumerate((first_us, second_us)):
+        both.append(Recording(rank=rank))
+        both[rank].range("Batch 0", 0, 50)
+        both[rank].run(NCCL, 2000 - duration_us, 2000, at=10, stream=NCCL_STREAM)
+    waiting = over_ranks(ranks(*both, tmp_path=tmp_path)).waiting()
+    assert waiting is not None
+    assert waiting.late == late
 
 
 def test_ranks_that_come_together_keep_nobody_waiting(tmp_path: Path) -> None:

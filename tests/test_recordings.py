@@ -135,6 +135,18 @@ def test_an_export_of_an_older_nsys_that_lacks_a_column_is_read(tmp_path: Path, 
     assert [break_down(timeline) for timeline in read(path)] == whole
 
 
+def test_work_whose_time_could_not_be_taken_is_left_out(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
+    whole = [break_down(timeline) for timeline in read(path)]
+    with closing(sqlite3.connect(path)) as database:
+        columns = "deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
+        database.execute(
+            f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT 0, 0, {columns} FROM CUPTI_ACTIVITY_KIND_KERNEL"
+        )
+        database.commit()
+    assert [break_down(timeline) for timeline in read(path)] == whole
+
+
 def test_a_report_where_there_is_no_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
