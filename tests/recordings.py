@@ -47,9 +47,14 @@ class Recording:
     """calls: (name, thread, start, end, correlation). work: (category, name, stream, start, end, correlation)."""
 
     rank: int = 0
+    pid: int | None = None
     calls: list[tuple[str, int, float, float, int]] = field(default_factory=list)
     work: list[tuple[str, str, int, float, float, int]] = field(default_factory=list)
     ranges: list[tuple[str, int, float, float]] = field(default_factory=list)
+
+    @property
+    def process(self) -> int:
+        return 4000 + self.rank if self.pid is None else self.pid
 
     def range(self, name: str, start: float, end: float, thread: int = TRAIN) -> None:
         self.ranges.append((name, thread, start, end))
@@ -77,7 +82,7 @@ class Recording:
 
     def chrome(self, path: Path) -> Path:
         """Write it as torch.profiler does; compressed where the name ends in .gz."""
-        pid = 4000 + self.rank
+        pid = self.process
         events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {}}]
         for name, thread, start, end in self.ranges:
             events.append(_x("user_annotation", name, pid, thread, start, end))
@@ -106,7 +111,7 @@ def sqlite(path: Path, recordings: Sequence[Recording], *, text_ids: bool = Fals
     with closing(sqlite3.connect(path)) as db:
         db.executescript(_SCHEMA + (_GRAPH_TRACE if graph else ""))
         for recording in recordings:
-            process = (1 << 56) | (4000 + recording.rank) << 24
+            process = (1 << 56) | recording.process << 24
             for name, thread, start, end in recording.ranges:
                 text, text_id = (None, name_id(name)) if text_ids else (name, None)
                 nvtx = (_ns(start), _ns(end), 59, 0, text, process | thread, text_id)

@@ -44,6 +44,34 @@ def test_it_prints_json_with_the_words_of_a_record(files: list[Path]) -> None:
     assert info["late_ranks"] == {"1": 2}
 
 
+def test_ranks_are_told_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
+    files = [sqlite(tmp_path / f"run-rank{r.rank}.sqlite", [r]) for r in (ddp_steps(1, late_us=150), ddp_steps(0))]
+    assert json.loads(explain(*files, "--json").output)["late_ranks"] == {"1": 2}
+
+
+def test_a_process_without_steps_is_left_out_and_named(tmp_path: Path) -> None:
+    other = Recording(rank=5)
+    other.range("serving", 0, 10)
+    other.run(GEMM, 50, 60, at=5)
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0), other]))
+    assert outcome.exit_code == 0
+    assert outcome.errors.startswith("left out: run.sqlite, process 4005 has no range named 'Batch *'")
+
+
+def test_several_launches_in_one_file_are_not_taken_for_ranks(tmp_path: Path) -> None:
+    first, second = ddp_steps(0), ddp_steps(0)
+    second.pid = 4711
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [first, second]))
+    assert outcome.exit_code == 2
+    assert "run.sqlite has 2 processes with steps on GPU 0: these are several launches" in outcome.errors
+
+
+def test_a_trace_without_a_gpu_is_said_to_be_one(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 50)
+    assert "on the CPU: these files have no work of a GPU" in explain(recording.chrome(tmp_path / "cpu.json")).output
+
+
 def test_names_of_ranges_are_options(tmp_path: Path) -> None:
     recording = Recording()
     for step in range(3):
