@@ -32,6 +32,8 @@ SETTINGS = Settings(
     min_slowdown_percent=1,
     false_alarms_percent=1,
     require_baseline=False,
+    explain="failures",
+    traces=None,
 )
 
 

@@ -91,6 +91,24 @@ def _shaky_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return loss
 
 
+def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Rank 1 comes 20 ms late to the all-reduce of every step."""
+    from torch import distributed
+
+    loss: Tensor = model(inputs).square().mean()
+    if distributed.get_rank() == 1:
+        time.sleep(0.02)
+    return loss
+
+
+def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    import torch
+
+    if torch.autograd.profiler._is_profiler_enabled:
+        raise ValueError("this model cannot be profiled")
+    return _loss(model, inputs)
+
+
 steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
 steady_again = replace(steady, name="steady_again")
 steady_still = replace(steady, name="steady_still")
@@ -99,4 +117,6 @@ dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
+late = replace(steady, name="late", loss=_late_loss)
+unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"

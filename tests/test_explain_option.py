@@ -1,0 +1,160 @@
+"""``--explain`` and ``--traces``: which tests get a profiled launch, what is recorded and shown, where traces go."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.explain.breakdown import break_down
+from fixtures.explain.recordings import read
+from fixtures.judge.explanation import file_name
+from tests.command_line import QUICK, Outcome, pytest_perf
+
+STEADY = ("--workload", "tests.workloads_for_tests:steady")
+
+
+def perf(storage: Path, *arguments: str, step_ms: str = "20", only: str = "2cpu-ddp]") -> Outcome:
+    variables = {"DDP_PERF_TESTS_STEP_MS": step_ms}
+    return pytest_perf(storage, "perf/test_scaling.py", "-k", only, *STEADY, *QUICK, *arguments, variables=variables)
+
+
+def record(path: Path) -> dict[str, Any]:
+    (benchmark,) = json.loads(path.read_text())["benchmarks"]
+    info: dict[str, Any] = benchmark["extra_info"]
+    return info
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A baseline, with traces, and where it is."""
+    folder = tmp_path_factory.mktemp("saved")
+    return folder, perf(folder / "baselines", "--benchmark-save=first", f"--traces={folder / 'new' / 'traces'}")
+
+
+def saved_record(folder: Path) -> dict[str, Any]:
+    (file,) = (folder / "baselines").rglob("*.json")
+    return record(file)
+
+
+def test_a_save_profiles_every_test_and_keeps_its_breakdown(saved: tuple[Path, Outcome]) -> None:
+    folder, outcome = saved
+    assert outcome.exit_code == 0, outcome.output
+    info = saved_record(folder)
+    assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-6)
+    assert info["profiled_steps"] >= 3
+    assert info["all_reduces"] == 1
+    assert info["communication_ms"] > 0
+
+
+def test_a_sleeping_forward_is_idle_time_not_compute(saved: tuple[Path, Outcome]) -> None:
+    info = saved_record(saved[0])
+    assert info["breakdown_ms"]["idle"] > 19
+    assert info["phases_on_device_ms"]["forward"] > 20
+
+
+def test_the_breakdown_is_shown_under_the_table(saved: tuple[Path, Outcome]) -> None:
+    _, outcome = saved
+    _, found, below = outcome.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    assert found
+    assert below.splitlines()[4].startswith("ddp ")
+
+
+def test_there_is_one_trace_a_rank_named_for_the_test(saved: tuple[Path, Outcome]) -> None:
+    traces = saved[0] / "new" / "traces"
+    names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.json.gz" for rank in range(2)]
+    assert sorted(path.name for path in traces.iterdir()) == names
+    assert saved_record(saved[0])["traces"] == names
+    ranks = [break_down(timeline) for name in names for timeline in read(traces / name)]
+    assert [rank.rank for rank in ranks] == [0, 1]
+
+
+def test_a_test_that_got_slower_is_profiled_by_default(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
+    outcome = perf(saved[0] / "baselines", f"--benchmark-json={tmp_path / 'run.json'}", step_ms="200")
+    assert outcome.exit_code == 1, outcome.output
+    assert "where a step of steady on 2cpu goes" in outcome.output
+
+
+def test_a_test_that_passes_is_not(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
+    # A busy machine makes steps longer; not by this much.
+    outcome = perf(saved[0] / "baselines", "--min-slowdown=300", f"--benchmark-json={tmp_path / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert "where a step" not in outcome.output
+    assert "breakdown_ms" not in record(tmp_path / "run.json")
+
+
+def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=none", "--benchmark-save=first")
+    assert outcome.exit_code == 0, outcome.output
+    assert "where a step" not in outcome.output
+
+
+def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(tmp_path: Path) -> None:
+    arguments = ("--explain=all", f"--benchmark-json={tmp_path / 'run.json'}")
+    unprofilable = ("--workload", "tests.workloads_for_tests:unprofilable")
+    outcome = pytest_perf(tmp_path, "perf/test_scaling.py", "-k", "2cpu-ddp]", *unprofilable, *QUICK, *arguments)
+    assert outcome.exit_code == 0, outcome.output
+    assert "not profiled: test_scaling[unprofilable-2cpu-ddp]: profiling ddp on 2cpu" in outcome.output
+    assert "cannot be profiled" in record(tmp_path / "run.json")["unexplained"]
+
+
+# Wrong input ends the run before anything is measured
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = perf(tmp_path, f"--traces={tmp_path / 'file' / 'traces'}")
+    assert outcome.exit_code == 4
+    assert f"--traces {tmp_path / 'file' / 'traces'}: cannot write there: Not a directory" in outcome.errors
+
+
+def test_traces_of_no_profiled_launches(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=none", f"--traces={tmp_path}")
+    assert outcome.exit_code == 4
+    assert "--traces keeps what profiled launches record, and with --explain none there are none" in outcome.errors
+
+
+def test_an_unknown_word(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=some")
+    assert outcome.exit_code == 4
+    assert "invalid choice: 'some'" in outcome.errors
+
+
+def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
+    assert "profiled: all" in outcome.output
+    assert not (tmp_path / "traces").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "which"),
+    [
+        ((), "failures"),
+        (("--benchmark-save=a",), "all"),
+        (("--benchmark-autosave",), "all"),
+        (("--benchmark-save=a", "--explain=failures"), "failures"),
+    ],
+)
+def test_the_header_says_which_tests_are_profiled(tmp_path: Path, arguments: tuple[str, ...], which: str) -> None:
+    assert f"profiled: {which}" in perf(tmp_path, "--collect-only", *arguments).output
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "name"),
+    [
+        (
+            "perf/test_buckets.py::test_buckets[vit_l_32-8gpu-bf16-bucket_50mb]",
+            "test_buckets-vit_l_32-8gpu-bf16-bucket_50mb",
+        ),
+        ("perf/test_scaling.py::test_scaling[my.model-2cpu-ddp-shm]", "test_scaling-my.model-2cpu-ddp-shm"),
+        ("a/test_x.py::Test::test_y[../../etc/passwd]", "test_x-Test-test_y-..-..-etc-passwd"),
+    ],
+)
+def test_a_trace_has_a_name_that_every_file_system_takes(nodeid: str, name: str) -> None:
+    assert file_name(nodeid) == name
+
+
+def test_long_names_stay_apart() -> None:
+    names = {file_name(f"perf/test_x.py::test_x[{'long' * 100}-{end}]") for end in "ab"}
+    assert len(names) == 2
+    assert max(map(len, names)) < 230

@@ -1,0 +1,94 @@
+"""Steps profiled in live ranks on the CPU: the trace they write and the breakdown made of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.explain.breakdown import RankBreakdown
+from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
+from fixtures.explain.recordings import read
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.profiling import PROFILED_STEPS
+from fixtures.ranks.rank_sets import RankSets
+
+WORLD = parse_world("2cpu")
+
+
+def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny") -> Breakdown:
+    """Train under the profiler in two ranks and read what they wrote to ``folder``."""
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
+    arguments: dict[str, Any] = {"workload": workload, "config": config, "world": WORLD.name, "steps": 2, "warmup": 4}
+    arguments |= {"compare": False, "traces": traces}
+    launch.run(WORLD, "fixtures.ranks.training:train", arguments, doing="profiling")
+    reading = {"traces": traces, "keep": True}
+    found = launch.run(WORLD, "fixtures.explain.profiled_rank:break_down_trace", reading, doing="reading")
+    return over_ranks([RankBreakdown.from_json(one) for one in found])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def ddp(two_ranks: RankSets, folder: Path) -> Breakdown:
+    """DDP with several buckets, as PyTorch sets it."""
+    return profile(two_ranks, "bucket_10mb", folder)
+
+
+def test_the_parts_are_the_step_on_every_rank_and_step(ddp: Breakdown) -> None:
+    assert len(ddp.ranks) == 2
+    for rank in ddp.ranks:
+        assert len(rank.steps) == PROFILED_STEPS - 1 >= 3
+        for step in rank.steps:
+            assert sum(step.parts_ns) == pytest.approx(step.length_ns, rel=1e-6)
+
+
+def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
+    (timeline,) = read(folder / "bucket_10mb-rank0.json")
+    marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
+    window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
+    assert sum(step.length_ns for step in ddp.ranks[0].steps) == window_ns
+
+
+def test_each_bucket_is_an_all_reduce(ddp: Breakdown) -> None:
+    assert ddp.all_reduces == 2
+    assert ddp.parts_ms["compute"] > 0
+    assert ddp.communication_ms > 0
+
+
+def test_a_hooks_later_all_reduces_on_gloos_own_threads_are_seen(two_ranks: RankSets, folder: Path) -> None:
+    assert profile(two_ranks, "powersgd_rank1", folder).all_reduces == 3
+
+
+def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, folder: Path) -> None:
+    silent = profile(two_ranks, "no_comm", folder)
+    assert silent.all_reduces == 0
+    assert silent.waiting() is None
+
+
+def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None:
+    waiting = profile(two_ranks, "ddp", folder, workload="tests.workloads_for_tests:late").waiting()
+    assert waiting is not None
+    assert waiting.late[1] >= waiting.collectives - 1
+    assert waiting.percent > 50
+
+
+def test_phases_are_those_of_the_experiment(ddp: Breakdown) -> None:
+    assert list(ddp.phases_ms) == ["get batch", "forward", "backward", "optimizer step"]
+    assert sum(ddp.phases_ms.values()) <= ddp.step_ms
+
+
+def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Path, ddp: Breakdown) -> None:
+    for rank in range(2):
+        trace = json.loads((folder / f"bucket_10mb-rank{rank}.json").read_text())
+        assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
+
+
+def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:
+    assert {path.suffix for path in folder.iterdir()} == {".json"}
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
