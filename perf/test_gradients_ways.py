@@ -32,7 +32,8 @@ def skip_unless_it_runs(world: str, hook: str, way: str, option: str) -> None:
 @pytest.mark.parametrize(("hook", "way", "option"), plays())
 def test_gradients_ways(promise: Promise, gradient_world: str, hook: str, way: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, hook, way, option)
-    promise(gradient_world, "ways:check", hook=hook, way=way, option=option, kinds=kinds_for(hook), seed=0)
+    kinds = kinds_for(hook, WAYS[way])
+    promise(gradient_world, "ways:check", hook=hook, way=way, option=option, kinds=kinds, seed=0)
 
 
 @pytest.mark.parametrize("option", UPDATE_OPTIONS)
