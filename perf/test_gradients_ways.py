@@ -10,6 +10,7 @@ from fixtures.matrix.buffers import BUFFER_WAYS
 from fixtures.matrix.ddp_options import DDP_OPTIONS
 from fixtures.matrix.updates import UPDATE_OPTIONS, UPDATES, optimizers_for
 from fixtures.matrix.ways import WAYS, kinds_for, plays
+from fixtures.matrix.worlds import parse_world
 
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"
@@ -19,11 +20,10 @@ MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 
 def skip_unless_it_runs(world: str, hook: str, way: str, option: str) -> None:
     """Skip with the reason when this torch, its DDP or this backend cannot do it."""
-    on_cpu = world.endswith("cpu")
     reasons = (
-        AVERAGES[hook].why_not_on_gloo() if on_cpu else None,
+        AVERAGES[hook].why_not_on_gloo() if world.endswith("cpu") else None,
         DDP_OPTIONS[option].why_not(),
-        WAYS[way].why_not(hook, (MAJOR, MINOR), on_cpu=on_cpu),
+        WAYS[way].why_not(hook, parse_world(world), (MAJOR, MINOR)),
     )
     if reason := next(filter(None, reasons), None):
         pytest.skip(reason)
