@@ -80,14 +80,14 @@ def largest_tenth(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
     return done(mean(bucket.buffer()))
 
 
-def _hook(build: Callable[[], tuple[object, object]], name: str, **promised: object) -> Hook:
+def _hook(build: Callable[[object], tuple[object, object]], name: str, **promised: object) -> Hook:
     return Hook(name=name, build=build, **promised)  # type: ignore[arg-type]  # fields of Hook
 
 
-lossless = _hook(lambda: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
-one_in_ten_thousand_off = _hook(lambda: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
-remembers = _hook(lambda: (Memory(remembers=True), largest_tenth), "own_remembers", error_feedback=True)
-forgets = _hook(lambda: (Memory(remembers=False), largest_tenth), "own_forgets", error_feedback=True)
-claims_bf16 = _hook(lambda: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
-claims_mean = _hook(lambda: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
-named_like_another = _hook(lambda: (None, averages), "bf16")
+lossless = _hook(lambda ddp: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
+one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
+remembers = _hook(lambda ddp: (Memory(remembers=True), largest_tenth), "own_remembers", error_feedback=True)
+forgets = _hook(lambda ddp: (Memory(remembers=False), largest_tenth), "own_forgets", error_feedback=True)
+claims_bf16 = _hook(lambda ddp: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
+claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
+named_like_another = _hook(lambda ddp: (None, averages), "bf16")

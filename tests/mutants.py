@@ -30,7 +30,7 @@ SOUND: list[Hook] = []
 def _hook(make: Callable[[], DdpHook], listed: list[Hook], **claim: Any) -> Hook:
     # Any: the fields of Hook.
     claim = {"promise": "mean", "wire_dtype": "gradient", "arithmetic": "divide", **claim}
-    listed.append(Hook(name=f"tests.mutants:{make.__name__}", build=lambda: (None, make()), **claim))
+    listed.append(Hook(name=f"tests.mutants:{make.__name__}", build=lambda ddp: (None, make()), **claim))
     return listed[-1]
 
 

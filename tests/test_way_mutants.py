@@ -1,0 +1,76 @@
+"""What holds hooks, updates and buffers to their promises in the ways to run DDP catches what is broken on purpose."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import pytest
+
+from fixtures.matrix.buffers import BufferWay
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.updates import Update
+from fixtures.matrix.ways import WAYS
+from fixtures.matrix.worlds import World
+from fixtures.ranks.rank_sets import RankSets
+from tests import way_mutants
+from tests.way_mutants import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES
+
+TORCH = tuple(map(int, version("torch").split(".")[:2]))
+SOUND = way_mutants.sound.name
+# Two ranks hold a group of fewer only as ranks on their own, so three.
+THREE = World(backend="gloo", size=3)
+
+
+@pytest.fixture(scope="module")
+def rank_sets() -> Iterator[RankSets]:
+    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, say=lambda text: None)
+    yield sets
+    sets.close()
+
+
+def ask(rank_sets: RankSets, function: str, **arguments: object) -> list[str]:
+    """What is found wrong in any rank; a failure of the ranks is one of the test."""
+    (ranks,) = rank_sets.of(INTERCONNECTS["native"])
+    answers = ranks.run(THREE, f"fixtures.ranks.equivalence.{function}", arguments, doing=f"{function} {arguments}")
+    return [line for answer in answers for line in answer["violations"]]
+
+
+def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str) -> list[str]:
+    if WAYS[way].since > TORCH:
+        pytest.skip(f"{way} needs a newer torch than {version('torch')}")
+    return ask(rank_sets, "ways:check", hook=hook, way=way, option=option, kinds=["mixed"], seed=0)
+
+
+def path(thing: type | object) -> str:
+    return f"tests.way_mutants:{thing.__name__}"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("hook", CAUGHT_BY)
+def test_a_hook_that_is_broken_in_a_way_is_caught(rank_sets: RankSets, hook: str) -> None:
+    assert in_a_way(rank_sets, hook, *CAUGHT_BY[hook])
+
+
+@pytest.mark.parametrize(("way", "option"), sorted(set(CAUGHT_BY.values())))
+def test_a_sound_hook_is_not(rank_sets: RankSets, way: str, option: str) -> None:
+    assert in_a_way(rank_sets, SOUND, way, option) == []
+
+
+@pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
+def test_a_broken_update_is_caught(rank_sets: RankSets, update: Update) -> None:
+    asked = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb", "seed": 0}
+    assert ask(rank_sets, "updates:check", update=update.name, **asked)
+
+
+@pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)
+def test_a_broken_local_hook_is_caught(rank_sets: RankSets, hook: object) -> None:
+    asked = {"start": 2, "allreduce": True, "option": "bucket_1kb", "seed": 0}
+    assert ask(rank_sets, "local_sgd:post_local", hook=path(hook), **asked)
+
+
+@pytest.mark.parametrize("averager", AVERAGERS, ids=lambda averager: averager.__name__)
+def test_a_broken_averager_is_caught(rank_sets: RankSets, averager: object) -> None:
+    assert ask(rank_sets, "local_sgd:averager", averager=path(averager), period=2, warmup=1, seed=0)
+
+
+@pytest.mark.parametrize("way", BUFFERS, ids=lambda way: way.name.partition(":")[2])
+def test_broken_buffers_are_caught(rank_sets: RankSets, way: BufferWay) -> None:
+    assert ask(rank_sets, "buffers:follow", way=way.name)

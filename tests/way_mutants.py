@@ -1,0 +1,426 @@
+"""Hooks, updates and ways to treat buffers with a planted bug that shows only in the way named beside it.
+
+To add one, write it as what it claims to be and enter it in CAUGHT_BY with the way, and option, that must catch it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch import _dynamo as dynamo
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import optimizer_overlap_hooks as overlap
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import ZeroRedundancyOptimizer, as_functional_optim
+from torch.futures import Future
+
+from fixtures.matrix.buffers import BufferWay
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.updates import Begun, Update, Wrap
+
+_HERE = "tests.way_mutants"
+_ALLREDUCE = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks:allreduce_hook"
+
+# Name of a hook: the way and the option that catch it.
+CAUGHT_BY: dict[str, tuple[str, str]] = {
+    # Within every bound at three ranks: only that the ranks' bits differ shows it.
+    "tests.mutants:each_rank_adds_in_its_own_order": ("frozen", "default"),
+}
+
+# Any: DDP, groups and optimizers are torch's.
+Mean = Callable[[Any, GradBucket], Tensor]
+
+
+def done(tensor: Tensor) -> Future[Tensor]:
+    future: Future[Tensor] = Future()
+    future.set_result(tensor)
+    return future
+
+
+def mean_over(group: Any, tensor: Tensor) -> Tensor:
+    """As it should be: ``group`` None stands for all ranks."""
+    out = tensor.div(distributed.get_world_size(group))
+    distributed.all_reduce(out, group=group)
+    return out
+
+
+def _average(make: Callable[[Any], Mean]) -> Hook:
+    def build(ddp: Any) -> tuple[None, Callable[..., Future[Tensor]]]:
+        mean = make(ddp)
+        return None, lambda state, bucket: done(mean(state, bucket))
+
+    name = f"{_HERE}:{make.__name__}"
+    return Hook(name=name, build=build, promise="mean", wire_dtype="gradient", arithmetic="divide")
+
+
+def caught_by(way: str, option: str = "default") -> Callable[[Callable[[Any], Mean]], Hook]:
+    def enter(make: Callable[[Any], Mean]) -> Hook:
+        average = _average(make)
+        CAUGHT_BY[average.name] = (way, option)
+        return average
+
+    return enter
+
+
+@_average
+def sound(ddp: Any) -> Mean:
+    """Nothing is wrong with it."""
+    return lambda group, bucket: mean_over(group, bucket.buffer())
+
+
+# ---- hooks
+
+
+@caught_by("no_sync")
+def divides_by_the_passes_too(ddp: Any) -> Mean:
+    """Takes the mean of the micro-batches, where the sum is due."""
+    passes, inner = [1], ddp.no_sync
+
+    def counting() -> Any:
+        passes[0] += 1
+        return inner()
+
+    ddp.no_sync = counting
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        out = mean_over(group, bucket.buffer()) / passes[0]
+        passes[0] = 1
+        return out
+
+    return mean
+
+
+@caught_by("synced_twice")
+def forgets_what_was_held(ddp: Any) -> Mean:
+    """Takes away what it delivered in the pass before."""
+    before: dict[int, Tensor] = {}
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        out = mean_over(group, bucket.buffer() - before.get(bucket.index(), torch.zeros(())))
+        before[bucket.index()] = out.clone()
+        return out
+
+    return mean
+
+
+@caught_by("grads_kept")
+def does_not_zero_what_is_kept(ddp: Any) -> Mean:
+    """zero_grad(set_to_none=False) does nothing."""
+    inner = ddp.zero_grad
+    ddp.zero_grad = lambda set_to_none=True: inner() if set_to_none else None
+    return lambda group, bucket: mean_over(group, bucket.buffer())
+
+
+@caught_by("join")
+def divides_by_those_with_data(ddp: Any) -> Mean:
+    """A rank that sends zeros does not count."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        counted = bucket.buffer().any().float()
+        distributed.all_reduce(counted, group=group)
+        out = bucket.buffer() / counted.clamp(min=1)
+        distributed.all_reduce(out, group=group)
+        return out
+
+    return mean
+
+
+@caught_by("group_of_pairs")
+def averages_over_all_ranks(ddp: Any) -> Mean:
+    """Whatever group it is given."""
+    return lambda group, bucket: mean_over(None, bucket.buffer())
+
+
+@caught_by("group_of_pairs")
+def divides_by_all_ranks(ddp: Any) -> Mean:
+    """Sums over its group, and divides by the world."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        out = bucket.buffer() / distributed.get_world_size()
+        distributed.all_reduce(out, group=group)
+        return out
+
+    return mean
+
+
+@caught_by("unused_by_rank")
+def leaves_unused_alone(ddp: Any) -> Mean:
+    """A rank keeps its zeros for what it has not used."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        unused = [not gradient.any() for gradient in bucket.gradients()]
+        out = mean_over(group, bucket.buffer())
+        first = 0
+        for gradient, skipped in zip(bucket.gradients(), unused, strict=True):
+            if skipped:
+                out[first : first + gradient.numel()] = 0
+            first += gradient.numel()
+        return out
+
+    return mean
+
+
+@caught_by("frozen")
+def gives_frozen_parameters_zeros(ddp: Any) -> Mean:
+    """With weight decay an optimizer would move them."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        for parameter in ddp.module.parameters():
+            if not parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        return mean_over(group, bucket.buffer())
+
+    return mean
+
+
+@caught_by("delayed")
+def doubles_what_is_delayed(ddp: Any) -> Mean:
+    """Of the other gradients nothing is wrong."""
+
+    def double(gradient: Tensor) -> Tensor:
+        ddp._delay_grad_buffer.mul_(2)
+        return gradient
+
+    ddp.module.weights[0].register_hook(double)
+    return lambda group, bucket: mean_over(group, bucket.buffer())
+
+
+@caught_by("manual_finalization")
+def finalises_something_else(ddp: Any) -> Mean:
+    """What has been averaged is multiplied again when the backward pass is finalised."""
+    inner = ddp.finalize_backward
+
+    def finalise() -> None:
+        inner()
+        ddp.module.weights[3].grad.mul_(distributed.get_world_size())
+
+    ddp.finalize_backward = finalise
+    return lambda group, bucket: mean_over(group, bucket.buffer())
+
+
+@caught_by("float64")
+def float64_through_float32(ddp: Any) -> Mean:
+    """29 bits are lost."""
+    return lambda group, bucket: mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
+
+
+@caught_by("float64")
+def float64_one_ulp_off(ddp: Any) -> Mean:
+    """At three ranks by four of them."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        out = mean_over(group, bucket.buffer())
+        for _ in range(4):
+            out[1] = out[1].nextafter(out[1] * 2)
+        return out
+
+    return mean
+
+
+@caught_by("bfloat16")
+def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
+    """By one rank too many where the gradients are in 16 bits."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        out = mean_over(group, bucket.buffer())
+        n = distributed.get_world_size(group)
+        return out * (n / (n + 1)) if out.dtype == torch.bfloat16 else out
+
+    return mean
+
+
+@caught_by("float16")
+def float16_flushes_subnormals(ddp: Any) -> Mean:
+    """Below 2^-14 becomes 0."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        buffer = bucket.buffer()
+        return mean_over(group, torch.where(buffer.abs() < 2.0**-14, torch.zeros_like(buffer), buffer))
+
+    return mean
+
+
+@caught_by("mixed_dtypes")
+def only_float32_is_averaged(ddp: Any) -> Mean:
+    """Buckets of other dtypes stay local."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        return mean_over(group, bucket.buffer()) if bucket.buffer().dtype == torch.float32 else bucket.buffer()
+
+    return mean
+
+
+@caught_by("compiled_no_optimization")
+def local_when_compiled(ddp: Any) -> Mean:
+    """Is right without torch.compile."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        compiled = dynamo.config.optimize_ddp == "no_optimization"
+        return bucket.buffer() if compiled else mean_over(group, bucket.buffer())
+
+    return mean
+
+
+# ---- updates
+
+UPDATES: list[Update] = []
+
+
+def update(hook: str | None = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
+    def enter(begin: Callable[..., Begun]) -> Update:
+        UPDATES.append(Update(name=f"{_HERE}:{begin.__name__}", begin=begin, hook=hook))
+        return UPDATES[-1]
+
+    return enter
+
+
+Order = Callable[[Any, GradBucket, Callable[[], None]], Future[Tensor]]
+
+
+def _stepping(ddp: Any, kind: Any, settings: Mapping[str, Any], order: Order) -> Begun:
+    functional = as_functional_optim(kind, **settings)
+
+    def hook(state: Any, bucket: GradBucket) -> Future[Tensor]:
+        def step() -> None:
+            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+                functional.step_param(parameter, gradient)
+
+        return order(state, bucket, step)
+
+    ddp.register_comm_hook(None, hook)
+    return ddp, lambda: None
+
+
+@update()
+def steps_before_the_all_reduce(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """With its own gradient."""
+
+    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
+        step()
+        return default_hooks.allreduce_hook(state, bucket)
+
+    return _stepping(wrap(module), kind, settings, order)
+
+
+@update()
+def steps_before_the_all_reduce_is_done(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """With what is in the bucket by then: its own part, on a rank that is early."""
+
+    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
+        future = default_hooks.allreduce_hook(state, bucket)
+        step()
+        return future
+
+    return _stepping(wrap(module), kind, settings, order)
+
+
+@update()
+def skips_the_last_bucket(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """Which has the first layers."""
+
+    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
+        def after(future: Any) -> Tensor:
+            if not bucket.is_last():
+                step()
+            return bucket.buffer()
+
+        stepped: Future[Tensor] = default_hooks.allreduce_hook(state, bucket).then(after)
+        return stepped
+
+    return _stepping(wrap(module), kind, settings, order)
+
+
+@update()
+def steps_twice_as_far(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """Loses a setting on the way."""
+    ddp = wrap(module)
+    ddp._register_fused_optim(kind, **{**settings, "lr": 2 * settings["lr"]})
+    return ddp, lambda: None
+
+
+@update()
+def steps_with_bf16(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """Claims the gradients' own dtype."""
+
+    def rounded(state: Any, bucket: GradBucket) -> Future[Tensor]:
+        bucket.buffer().copy_(bucket.buffer().bfloat16())
+        return default_hooks.allreduce_hook(state, bucket)
+
+    ddp = wrap(module)
+    state = overlap._OptimizerHookState(as_functional_optim(kind, **settings))
+    ddp.register_comm_hook(None, overlap._hook_then_optimizer(rounded, state))
+    return ddp, lambda: None
+
+
+@update(hook=None)
+def zero_does_not_tell_the_others(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+    """Each rank updates its share and keeps it for itself."""
+    ddp = wrap(module)
+    optimizer = ZeroRedundancyOptimizer(ddp.parameters(), optimizer_class=kind, foreach=False, **settings)
+    optimizer._sync_params = lambda: None  # type: ignore[attr-defined]  # its types do not have it
+    return ddp, optimizer.step
+
+
+# ---- local SGD
+
+
+def begins_a_step_late(state: PostLocalSGDState, bucket: GradBucket) -> Future[Tensor]:
+    """Its group is asked one step after it should be."""
+    if state.iter == state.start_localSGD_iter:
+        state.iter += bucket.is_last()
+        return default_hooks.allreduce_hook(None, bucket)  # type: ignore[arg-type]
+    return post_localSGD_hook(state, bucket)
+
+
+def never_leaves_the_world(state: PostLocalSGDState, bucket: GradBucket) -> Future[Tensor]:
+    """Goes on with all ranks."""
+    return default_hooks.allreduce_hook(None, bucket)  # type: ignore[arg-type]
+
+
+def always_averages_in_its_group(state: PostLocalSGDState, bucket: GradBucket) -> Future[Tensor]:
+    """From the first step on."""
+    return default_hooks.allreduce_hook(state.subgroup, bucket)
+
+
+LOCAL_HOOKS = (begins_a_step_late, never_leaves_the_world, always_averages_in_its_group)
+
+
+class AveragesAStepLate(PeriodicModelAverager):
+    """Off by one."""
+
+    def __init__(self, period: int, warmup_steps: int) -> None:
+        super().__init__(period, warmup_steps + 1)
+
+
+class AveragesEveryStep(PeriodicModelAverager):
+    """Has no period."""
+
+    def average_parameters(self, params: Any) -> None:
+        self.step = self.warmup_steps
+        super().average_parameters(params)
+
+
+class AddsInsteadOfAveraging(PeriodicModelAverager):
+    """Forgets to divide."""
+
+    def average_parameters(self, params: Any) -> None:
+        params = list(params)
+        if self.step >= self.warmup_steps and (self.step - self.warmup_steps) % self.period == 0:
+            with torch.no_grad():
+                for parameter in params:
+                    parameter.mul_(distributed.get_world_size())
+        super().average_parameters(params)
+
+
+AVERAGERS = (AveragesAStepLate, AveragesEveryStep, AddsInsteadOfAveraging)
+
+# ---- buffers: what is claimed is not what DDP is told to do
+
+claims_to_send_and_does_not = BufferWay(
+    name=f"{_HERE}:claims_to_send_and_does_not", arguments={"broadcast_buffers": False}, from_rank_0=True
+)
+sends_and_claims_not_to = BufferWay(name=f"{_HERE}:sends_and_claims_not_to")
+BUFFERS = (claims_to_send_and_does_not, sends_and_claims_not_to)
