@@ -83,6 +83,13 @@ def test_a_slope_is_one_drift_over_all_its_nights() -> None:
     assert drift.low_percent < 4 < drift.high_percent
 
 
+@pytest.mark.parametrize(("bad", "steps"), [(1, []), (2, []), (3, [37])])
+def test_bad_nights_at_the_end_are_a_step_from_the_third_on(bad: int, steps: list[int]) -> None:
+    logs = alternating(40)
+    logs[-bad:] += 0.05
+    assert [step.at for step in found(logs[None])[0]] == steps
+
+
 def test_one_bad_night_is_nothing() -> None:
     logs = alternating(40)
     logs[20] += 0.5
