@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.judge.baselines import SCHEMA, BadBaseline, BaselineStorage, History, read_history
+from fixtures.judge.baselines import BadBaseline, BaselineStorage, History, read_history
+from fixtures.judge.records import SCHEMA
 
 COMMITTED = Path(__file__).parents[1] / "baselines"
 HERE, ELSEWHERE = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"

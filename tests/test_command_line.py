@@ -1,5 +1,6 @@
 """The command line: which tests there are, what wrong input is told, what a run says, what a bad rank costs."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -200,14 +201,16 @@ def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> 
 
 def test_an_interrupted_run_is_no_baseline(tmp_path: Path) -> None:
     outcome = pytest_perf(
-        tmp_path,
+        tmp_path / "baselines",
         *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--benchmark-save=half"),
+        f"--benchmark-json={tmp_path / 'run.json'}",
         *(f"--workload={OURS}:steady", f"--workload={OURS}:interrupting"),
     )
     assert outcome.exit_code == pytest.ExitCode.INTERRUPTED, outcome.output
     assert "test_throughput[steady-2cpu-ddp_default]" in outcome.output
     assert "interrupted: no baseline was saved" in outcome.output
-    assert list(tmp_path.rglob("*.json")) == []
+    assert list(tmp_path.rglob("*.json")) == [tmp_path / "run.json"]
+    assert json.loads((tmp_path / "run.json").read_text())["interrupted"] is True
 
 
 # A bad rank

@@ -46,12 +46,23 @@ def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
 
 
 def named_as_missing(outcome: Outcome) -> list[str]:
-    """The tests that a run names at its end as being in the baseline and not measured."""
+    """What a run says at its end of each test that is in the baseline and was not measured; nothing is no line."""
     found = re.search(r"^(\d+) in the baseline and selected, .*:\n((?:    .+\n)+)", outcome.output, re.MULTILINE)
-    assert found, outcome.output
-    tests = found[2].split()
-    assert len(tests) == int(found[1])
-    return tests
+    if not found:
+        assert "in the baseline and selected" not in outcome.output
+        return []
+    lines = [line.strip() for line in found[2].splitlines()]
+    assert len(lines) == int(found[1])
+    return lines
+
+
+def properties(suite: Path) -> dict[str, dict[str, str]]:
+    """Test's name -> its properties in JUnit's file."""
+    cases = ElementTree.parse(suite).iter("testcase")
+    return {
+        case.get("name", ""): {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
+        for case in cases
+    }
 
 
 def edit(storage: Path, change: Callable[[Record], None]) -> None:
@@ -221,6 +232,25 @@ def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path
     }
 
 
+def test_junit_has_the_numbers_of_each_test_also_of_one_that_failed(slow: tuple[Outcome, Path]) -> None:
+    numbers = properties(slow[1] / "junit.xml")
+    verdicts = verdicts_in(json.loads((slow[1] / "run.json").read_text()))
+    failed, new = numbers["test_scaling[steady-1cpu-single]"], numbers["test_throughput[steady-2cpu-bf16]"]
+    assert (failed["verdict"], new["verdict"]) == ("slower", "no baseline")
+    assert float(failed["change_percent"]) == verdicts[SINGLE]["change_percent"]
+    assert float(failed["threshold_percent"]) == verdicts[SINGLE]["threshold_percent"]
+    assert (failed["history_records"], new["history_records"]) == ("1", "0")
+    assert 0 < float(failed["steps_per_s"]) == pytest.approx(1e3 / float(failed["step_ms"]))
+    assert float(new["gradient_error"]) > 0
+    assert new.keys() | {"change_percent", "threshold_percent", "p_value"} == failed.keys() | {"gradient_error"}
+
+
+def test_the_json_says_which_test_failed_and_why(slow: tuple[Outcome, Path]) -> None:
+    record = json.loads((slow[1] / "run.json").read_text())
+    assert record["failed"] == {SINGLE: verdicts_in(record)[SINGLE]["reason"]}
+    assert record["interrupted"] is False
+
+
 def test_a_faster_run_says_so_and_asks_for_a_record(storage: Path) -> None:
     outcome = pytest_perf(
         storage,
@@ -247,28 +277,107 @@ def test_an_instance_can_be_named_and_has_a_history_of_its_own(storage: Path) ->
     assert ids_in(record) == [SINGLE]
 
 
-def test_required_baselines_fail_a_new_test_and_name_one_that_is_gone(storage: Path) -> None:
-    gone = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
+GONE = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
+DELETED = "perf/test_deleted.py::test_deleted[steady-1cpu-ddp]"
+
+
+@pytest.fixture
+def storage_with_more(storage: Path) -> Path:
+    """The first record with a test that has another name today, and one whose file is not there any more."""
 
     def rename(record: Record) -> None:
-        record["benchmarks"][2]["fullname"] = gone
+        record["benchmarks"][2]["fullname"] = GONE
+        record["benchmarks"].append({**record["benchmarks"][1], "fullname": DELETED})
 
     edit(storage, rename)
-    outcome = pytest_perf(storage, *SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline", variables=STEADY)
+    return storage
+
+
+def test_required_baselines_fail_a_new_test_and_one_that_is_gone(storage_with_more: Path, tmp_path: Path) -> None:
+    outcome = pytest_perf(
+        storage_with_more,
+        *(*SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline"),
+        *(f"--junitxml={tmp_path / 'junit.xml'}", f"--benchmark-json={tmp_path / 'run.json'}"),
+        variables=STEADY,
+    )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert "1 failed, 2 passed" in outcome.output
+    assert "2 failed, 2 passed" in outcome.output
     assert f"FAILED {TWO_RANKS} - Failed: no baseline of this instance has this test" in outcome.output
-    assert named_as_missing(outcome) == [gone]
+    assert f"FAILED {GONE} - in the baseline, but not measured: no such test any more; last in" in outcome.output
+    assert named_as_missing(outcome) == [f"{GONE}: no such test any more; last in 0001_first.json"]
+    suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("2", "0", "4")
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["failed"] == {TWO_RANKS: "no baseline of this instance has this test"}
+    assert (record["not_run"], record["interrupted"]) == ([GONE], False)
+
+
+def test_a_run_without_the_option_names_what_is_gone_and_passes(storage_with_more: Path) -> None:
+    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE, GONE]
+
+
+ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gone"),
+    [
+        pytest.param(ANY_WHICH_IS_GONE, [DELETED, GONE], id="folder"),
+        pytest.param(("perf/test_scaling.py",), [GONE], id="file"),
+        pytest.param(("perf/test_scaling.py::test_scaling",), [GONE], id="function"),
+        pytest.param((SINGLE,), [], id="test"),
+        pytest.param(("perf/test_scaling.py", "-k", "RENAMED or single"), [GONE], id="keyword"),
+        pytest.param(("perf/test_scaling.py", "-k", "not renamed"), [], id="another-keyword"),
+        pytest.param(("perf/test_scaling.py", "-k", "single"), [], id="keyword-of-others"),
+        pytest.param((*ANY_WHICH_IS_GONE, "-m", "cells"), [GONE], id="mark"),
+        pytest.param((*ANY_WHICH_IS_GONE, f"--deselect={GONE}"), [DELETED], id="deselected"),
+        pytest.param((*ANY_WHICH_IS_GONE, "--ignore=perf/test_deleted.py"), [GONE], id="ignored"),
+        pytest.param((*ANY_WHICH_IS_GONE, "--ignore-glob=perf/*_deleted.py"), [GONE], id="ignored-by-pattern"),
+        pytest.param(("perf/test_scaling.py", "--workload=vit_tiny"), [GONE], id="one-more-workload"),
+    ],
+)
+def test_only_what_the_command_line_selects_is_missed(
+    storage_with_more: Path, arguments: tuple[str, ...], gone: list[str]
+) -> None:
+    outcome = pytest_perf(storage_with_more, *arguments, *SCALING[1:], "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    named = [line.partition(": ")[0] for line in named_as_missing(outcome)]
+    assert [test for test in named if test in (GONE, DELETED)] == gone
+
+
+@pytest.mark.parametrize("other", ["--workload=vit_tiny", "--instance=rack-7"])
+def test_another_workload_or_instance_misses_nothing(storage_with_more: Path, other: str) -> None:
+    outcome = pytest_perf(storage_with_more, "perf/test_scaling.py", other, "--require-baseline", "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    assert named_as_missing(outcome) == []
+
+
+def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
+    lost = TWO_RANKS.replace("2cpu", "8cpu")
+
+    def enlarge(record: Record) -> None:
+        record["benchmarks"][2]["fullname"] = lost
+        record["benchmarks"][2]["extra_info"]["world"] = "8cpu"
+
+    edit(storage, enlarge)
+    outcome = pytest_perf(storage, *SCALING, "-k", "8cpu", "--require-baseline")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert named_as_missing(outcome) == [f"{lost}: this machine has no 8cpu now; last in 0001_first.json"]
 
 
 def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
     outcome = pytest_perf(storage, *SCALING, "--benchmark-skip")
     assert outcome.exit_code == 0
-    assert named_as_missing(outcome) == [ONE_RANK, SINGLE, TWO_RANKS]
+    why = "skipped: Skipping benchmark (--benchmark-skip active).; last in 0001_first.json"
+    assert named_as_missing(outcome) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, TWO_RANKS)]
 
     required = pytest_perf(storage, *SCALING, "--benchmark-skip", "--require-baseline")
     assert required.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "selected, but not measured, which --require-baseline makes a failure:" in required.output
+    assert "3 failed, 3 skipped" in required.output
     assert named_as_missing(required) == named_as_missing(outcome)
 
 
