@@ -156,8 +156,8 @@ def test_the_table_at_the_end_has_a_row_for_each_config(four_tests: Outcome) -> 
     assert heading in four_tests.output
     headers, units, _, *rows = four_tests.output.partition(heading)[2].splitlines()
     columns = ("config", "steps/s", "ms/step", "spread", "vs ddp", "vs 1 device", "of limit", "wire", "peak")
-    assert re.split(r"\s{2,}", headers.strip()) == [*columns, "gradient", "gradients", "verdict"]
-    assert units.split() == ["%", "%", "%", "%", "MB", "MB", "error"]
+    assert re.split(r"\s{2,}", headers.strip()) == [*columns, "gradient", "loss", "gradients", "verdict"]
+    assert units.split() == ["%", "%", "%", "%", "MB", "MB", "error", "%"]
     assert rows[0].startswith("ddp ")
     assert "lossless" in rows[0]
     assert rows[1].startswith("bf16 ")

@@ -1,0 +1,88 @@
+"""Why a config got slower, from its record and now."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.explain.cause import Snapshot, cause
+
+INFO: dict[str, Any] = {
+    "steps_per_s": 10.0,
+    "breakdown_ms": {"compute": 85.0, "exposed_communication": 10.0, "exposed_copy": 1.0, "idle": 4.0},
+    "phases_ms": {"input": 1.0, "forward": 30.0, "backward": 64.0, "optimizer": 5.0},
+    "transport": {"P2P/CUMEM": 16},
+    "wire_dtype": "bfloat16",
+    "wire_bytes_per_step": 1000,
+    "buckets": 2,
+    "bucket_bytes": [400, 600],
+    "all_reduces": 11,
+    "waiting_ms": 1.0,
+    "late_ranks": {"0": 3, "1": 2},
+    "starved_ms": 0.5,
+    "unfed_ms": 0.1,
+}
+SOFTWARE = {"torch": "2.11.0", "nccl": "2.28.9", "host": "a", "gpu_uuids": ["1"], "variables": {"NCCL_ALGO": "Ring"}}
+
+
+def why(info: dict[str, Any] | None = None, **software: Any) -> str:
+    """The cause when a step takes 12 ms longer and this differs."""
+    now = {**INFO, "steps_per_s": 1 / 0.112, **(info or {})}
+    before = Snapshot(info=INFO, environment=SOFTWARE)
+    return cause(before, Snapshot(info=now, environment={**SOFTWARE, **software}))
+
+
+def test_the_part_and_the_phase_that_grew_are_named() -> None:
+    breakdown = {**INFO["breakdown_ms"], "exposed_communication": 21.9, "idle": 4.2}
+    phases = {**INFO["phases_ms"], "backward": 75.8}
+    expected = (
+        "+12 ms a step: exposed communication +11.9 ms, in backward +11.8 ms; nothing else that is recorded differs"
+    )
+    assert why({"breakdown_ms": breakdown, "phases_ms": phases}) == expected
+
+
+def test_a_part_that_shrank_is_no_cause() -> None:
+    breakdown = {**INFO["breakdown_ms"], "exposed_communication": 30.0, "idle": 0.0}
+    assert why({"breakdown_ms": breakdown}).startswith("+12 ms a step: exposed communication +20 ms;")
+
+
+def test_a_rough_breakdown_is_called_so() -> None:
+    breakdown = {**INFO["breakdown_ms"], "idle": 16.0}
+    assert "idle +12 ms (rough)" in why({"breakdown_ms": breakdown, "breakdown_is_rough": True})
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        (
+            {"transport": {"SHM/direct": 12, "P2P/CUMEM": 4}},
+            "is SHM/direct on 12 of 16 channels and P2P/CUMEM on 4 of 16",
+        ),
+        ({"wire_dtype": "float32"}, "gradients travel as bfloat16 -> float32"),
+        ({"wire_bytes_per_step": 2000}, "wire bytes a step 1000 -> 2000"),
+        ({"all_reduces": 1}, "all-reduces a step 11 -> 1"),
+        ({"buckets": 1, "bucket_bytes": [1000000]}, "buckets 2 -> 1; largest bucket 0.0 -> 1.0 MB"),
+        ({"waiting_ms": 12.0, "late_ranks": {"0": 3, "1": 40}}, "rank 1 is late: the others wait for it +11 ms"),
+        ({"starved_ms": 12.0, "unfed_ms": 11.0}, "the device waits for a batch +10.9 ms"),
+        ({"starved_ms": 12.0}, "the host is late for the device +11.5 ms"),
+    ],
+)
+def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
+    assert told in why(info)
+
+
+@pytest.mark.parametrize(
+    ("software", "told"),
+    [
+        ({"torch": "2.15.0", "nccl": "2.30.7"}, "torch 2.11.0 -> 2.15.0; NCCL 2.28.9 -> 2.30.7"),
+        ({"host": "b", "gpu_uuids": ["2"]}, "host a -> b; other GPUs of the same kind"),
+        ({"variables": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO Ring -> Tree"),
+        ({"variables": {}}, "NCCL_ALGO Ring -> unset"),
+    ],
+)
+def test_what_changed_around_is_named(software: dict[str, Any], told: str) -> None:
+    assert told in why(**software)
+
+
+def test_a_record_that_was_not_profiled_tells_what_it_has() -> None:
+    bare = Snapshot(info={"steps_per_s": 10.0}, environment={})
+    assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
