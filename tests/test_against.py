@@ -1,0 +1,119 @@
+"""``--against``: real launches under another interpreter, in turn with our own."""
+
+import json
+import re
+import stat
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.workloads_for_tests import STEP_MS
+
+OTHER_STEP_MS, OUR_STEP_MS = "20", "60"
+STEADY = ("--workload", "tests.workloads_for_tests:steady", "-k", "2cpu-ddp]")
+
+
+@pytest.fixture(scope="module")
+def other_build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter of another environment: the same torch, in which the steps of ``steady`` take 20 ms."""
+    python = tmp_path_factory.mktemp("other") / "python"
+    python.write_text(f'#!/bin/sh\nexec env {STEP_MS}={OTHER_STEP_MS} "{sys.executable}" "$@"\n')
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    return python
+
+
+def perf(folder: Path, *arguments: str, step_ms: str) -> Outcome:
+    variables = {STEP_MS: step_ms}
+    return pytest_perf(folder / "baselines", "perf/test_scaling.py", *STEADY, *QUICK, *arguments, variables=variables)
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple[Outcome, Path]:
+    """Three times as slow here as there."""
+    folder = tmp_path_factory.mktemp("slower")
+    files = (f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}")
+    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=3", "--explain=none")
+    return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
+
+
+def record(folder: Path) -> dict[str, Any]:
+    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
+    info: dict[str, Any] = benchmark["extra_info"]
+    return info
+
+
+def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Outcome, Path]) -> None:
+    outcome, _ = slower
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(r"slower by 1\d\d\.\d+ % than the other build \(95 % interval", outcome.output)
+
+
+def test_why_it_is_slower_is_said(slower: tuple[Outcome, Path]) -> None:
+    assert re.search(r"\+[345]\d(\.\d)? ms a step: in forward \+[345]\d(\.\d)? ms", slower[0].output)
+
+
+def test_the_record_has_both_sides(slower: tuple[Outcome, Path]) -> None:
+    info = record(slower[1])
+    assert info["against"]["pairs"] == len(info["against"]["launch_medians_s"]) == len(info["launch_medians_s"])
+    assert min(info["launch_medians_s"]) > 0.055 > 0.02 < min(info["against"]["launch_medians_s"])
+    low, high = info["against"]["interval_percent"]
+    assert low < info["verdict"]["change_percent"] < high
+    assert info["verdict"]["word"] == "slower"
+
+
+def test_the_summary_has_a_row_a_test(slower: tuple[Outcome, Path]) -> None:
+    assert "1 slower\n" in slower[0].output
+    row = r"test_scaling\[steady-2cpu-ddp\] +[\d.]+ +[\d.]+ +\+[\d.]+ +\+[\d.]+ to \+[\d.]+ +\d +slower"
+    assert re.search(row, slower[0].output), slower[0].output
+
+
+def test_junit_has_the_failure(slower: tuple[Outcome, Path]) -> None:
+    root = ElementTree.parse(slower[1] / "junit.xml").getroot()
+    (failure,) = root.iter("failure")
+    assert "than the other build" in failure.attrib["message"]
+
+
+def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path, other_build: Path) -> None:
+    wanted = (
+        "--against",
+        str(other_build),
+        "--launches=2",
+        "--max-pairs=3",
+        f"--benchmark-json={tmp_path / 'run.json'}",
+    )
+    outcome = perf(tmp_path, *wanted, "--min-slowdown=30", "--false-alarms=0.001", step_ms=OTHER_STEP_MS)
+    assert outcome.exit_code == 0, outcome.output
+    assert record(tmp_path)["verdict"]["word"] in ("ok", "undecided")
+    assert record(tmp_path)["against"]["pairs"] in (2, 3)
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return folder / "bin" / "python"
+
+
+def test_an_interpreter_without_torch_is_told_before_anything_is_measured(tmp_path: Path, without_torch: Path) -> None:
+    outcome = perf(tmp_path, "--against", str(without_torch), step_ms="1")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"--against: {without_torch} cannot import torch: ModuleNotFoundError" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("/no/such/python", "there is no interpreter at /no/such/python"),
+        ("/tmp", "/tmp is a folder: name the interpreter in it, /tmp/bin/python"),
+        ("/bin/true", "/bin/true does not run as a Python interpreter"),
+    ],
+)
+def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) -> None:
+    outcome = perf(tmp_path, "--against", named, step_ms="1")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert says in outcome.errors

@@ -1,0 +1,85 @@
+"""The rule on pairs of launches under two builds."""
+
+import math
+import random
+
+import pytest
+from scipy import stats
+
+from fixtures.judge.pairs import judge_pairs, pooled_spread
+
+
+def test_the_threshold_is_the_formulas() -> None:
+    differences = [0.02, 0.03, 0.01]
+    s = math.sqrt((4 * 0.01**2 + 2 * 0.01**2) / 6 / 3)
+    verdict, (low, high) = judge_pairs(differences, tests=10, looks=8)
+    assert verdict.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 80, 6) * s))
+    assert low == pytest.approx(100 * math.expm1(0.02 - stats.t.ppf(0.975, 6) * s))
+    assert high == pytest.approx(100 * math.expm1(0.02 + stats.t.ppf(0.975, 6) * s))
+
+
+@pytest.mark.parametrize(
+    ("differences", "word"),
+    [
+        ([0.3, 0.31, 0.29], "slower"),
+        ([-0.3, -0.31, -0.29], "faster"),
+        ([0.0] * 20, "ok"),
+        ([0.02, 0.0, 0.01], "undecided"),
+        ([0.02], "undecided"),
+    ],
+)
+def test_a_change_has_a_word(differences: list[float], word: str) -> None:
+    assert judge_pairs(differences)[0].word == word
+
+
+def test_a_change_that_is_sure_but_small_does_not_fail() -> None:
+    verdict, _ = judge_pairs([0.005] * 30, prior_spread=0.0005)
+    assert verdict.word == "ok"
+
+
+def test_sides_swapped_give_the_opposite() -> None:
+    verdict, (low, high) = judge_pairs([0.02, 0.03, 0.05])
+    other, (other_low, other_high) = judge_pairs([-0.02, -0.03, -0.05])
+    assert math.log1p(verdict.change_percent or 0 / 100) > 0 > (other.change_percent or 0)
+    assert (math.log1p(low / 100), math.log1p(high / 100)) == pytest.approx(
+        (-math.log1p(other_high / 100), -math.log1p(other_low / 100))
+    )
+
+
+def test_no_pair_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no pair"):
+        judge_pairs([])
+
+
+def test_the_prior_is_the_spread_of_all_pairs_once_there_are_enough() -> None:
+    assert pooled_spread([[0.1, -0.1]] * 7) == 0.01
+    assert pooled_spread([[0.1, -0.1]] * 8) == pytest.approx(math.sqrt(0.02))
+
+
+def run_of(tests: int, spreads: list[float], change: float, random_: random.Random) -> list[str]:
+    """The words of a run: every test changed by ``change``, pairs added while it is undecided, up to ten."""
+    earlier: list[list[float]] = []
+    words: list[str] = []
+    for number in range(tests):
+        drawn = [random_.gauss(change, spreads[number % len(spreads)]) for _ in range(10)]
+        for k in range(3, 11):
+            prior = pooled_spread([*earlier, drawn[:k]])
+            word = judge_pairs(drawn[:k], prior_spread=prior, tests=tests, looks=8)[0].word
+            if word != "undecided":
+                break
+        earlier.append(drawn[:k])
+        words.append(word)
+    return words
+
+
+@pytest.mark.parametrize("spreads", [[0.002], [0.007], [0.001, 0.003, 0.01], [0.02]], ids=str)
+def test_an_unchanged_run_of_forty_tests_is_red_in_at_most_one_of_a_hundred(spreads: list[float]) -> None:
+    random_ = random.Random(1)
+    red = sum("slower" in run_of(40, spreads, 0.0, random_) for _ in range(100))
+    assert stats.binomtest(red, 100, 0.01, alternative="greater").pvalue > 0.01, f"{red} of 100 runs were red"
+
+
+def test_a_slowdown_of_two_percent_is_found_where_pairs_agree() -> None:
+    random_ = random.Random(2)
+    words = [word for _ in range(10) for word in run_of(40, [0.003], math.log(1.02), random_)]
+    assert words.count("slower") / len(words) >= 0.95
