@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -109,6 +110,7 @@ def test_an_interpreter_without_torch_is_told_before_anything_is_measured(tmp_pa
     ("named", "says"),
     [
         ("/no/such/python", "there is no interpreter at /no/such/python"),
+        ("HEAD~1000000", "there is no interpreter at HEAD~1000000, and no such revision"),
         ("/tmp", "/tmp is a folder: name the interpreter in it, /tmp/bin/python"),
         ("/bin/true", "/bin/true does not run as a Python interpreter"),
     ],
@@ -117,3 +119,64 @@ def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) 
     outcome = perf(tmp_path, "--against", named, step_ms="1")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     assert says in outcome.errors
+
+
+JOB = """
+import time
+import torch
+from torch import nn
+from fixtures.matrix.workloads import Workload
+
+def loss(model, inputs):
+    time.sleep(SLEEP_S)
+    return model(inputs).square().mean()
+
+workload = Workload(
+    name="job", batch_size=2, model=lambda: nn.Linear(64, 64), sample=lambda: (torch.ones(64),), loss=loss,
+    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
+)
+"""
+
+
+def git(repository: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
+    command = ["git", "-C", str(repository), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's checkout: in its last commit a step takes 20 ms, in the working tree 60."""
+    top = tmp_path_factory.mktemp("repository")
+    (top / "src/my_job").mkdir(parents=True)
+    (top / "src/my_job/__init__.py").touch()
+    (top / "src/my_job/training.py").write_text(JOB.replace("SLEEP_S", "0.02"))
+    git(top, "init", "--quiet")
+    git(top, "add", "--all")
+    git(top, "commit", "--quiet", "--message=first")
+    (top / "src/my_job/training.py").write_text(JOB.replace("SLEEP_S", "0.06"))
+    return top
+
+
+def perf_of_job(repository: Path, storage: Path, *arguments: str) -> Outcome:
+    chosen = ("perf/test_scaling.py", "-k", "2cpu", "--workload=my_job.training:workload", "--explain=none")
+    quick = (*QUICK, "--launches=2", "--max-pairs=2")
+    return pytest_perf(storage, *chosen, *quick, *arguments, variables={"PYTHONPATH": str(repository / "src")})
+
+
+def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(repository: Path, tmp_path: Path) -> None:
+    outcome = perf_of_job(repository, tmp_path, "--against=HEAD")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(rf"here against HEAD \([0-9a-f]{{10}}\) of {repository.name}: 1 slower", outcome.output)
+    assert re.search(r"slower by 1\d\d\.\d+ % than the other build", outcome.output)
+
+
+def test_the_checkout_is_as_it_was(repository: Path) -> None:
+    assert git(repository, "status", "--short") == " M src/my_job/training.py\n"
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
+    outcome = perf_of_job(repository, tmp_path, "--against=v9")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"there is no interpreter at v9, and no such revision in {repository}" in outcome.errors
