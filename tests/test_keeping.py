@@ -210,7 +210,9 @@ def test_a_slower_test_fails_with_one_line_and_no_traceback(slow: tuple[Outcome,
     assert suite is not None
     assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
     (failure,) = suite.iter("failure")
-    reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
+    reason = (
+        r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record\n\+[\d.]+ ms a step: .*"
+    )
     assert re.fullmatch(reason, failure.text or "")
     assert f"\n{failure.text}\n" in outcome.output
     assert f"FAILED {SINGLE} - Failed: slower by" in outcome.output
