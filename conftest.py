@@ -4,6 +4,7 @@ pytest_plugins = (
     "fixtures.judge.settings",
     "fixtures.judge.cells",
     "fixtures.judge.measure",
+    "fixtures.judge.bandwidth",
     "fixtures.judge.equivalence",
     "fixtures.judge.training",
     "fixtures.judge.keeping",
