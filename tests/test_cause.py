@@ -13,6 +13,7 @@ INFO: dict[str, Any] = {
     "transport": {"P2P/CUMEM": 16},
     "fingerprint": {"nccl": "2.28.9", "channels": 16, "nvls_channels": 16, "network": "IB", "gpudirect": True},
     "algorithms_percent": {"AllReduce": {"Ring/Simple": 97.0, "Tree/LL": 3.0}, "Broadcast": {"Ring/Simple": 100.0}},
+    "gpu_state": {"launches": [], "spoilers": [{"kind": "throttled", "says": "GPU 0: power cap 9 % of the time"}]},
     "wire_dtype": "bfloat16",
     "wire_bytes_per_step": 1000,
     "buckets": 2,
@@ -23,7 +24,14 @@ INFO: dict[str, Any] = {
     "starved_ms": 0.5,
     "unfed_ms": 0.1,
 }
-SOFTWARE = {"torch": "2.11.0", "nccl": "2.28.9", "host": "a", "gpu_uuids": ["1"], "variables": {"NCCL_ALGO": "Ring"}}
+SOFTWARE = {
+    "torch": "2.11.0",
+    "nccl": "2.28.9",
+    "host": "a",
+    "gpu_uuids": ["1"],
+    "variables": {"NCCL_ALGO": "Ring"},
+    "topology": {"links": "28 x NV18", "nvlinks": "8 x 18 of 18 up", "peer_access": "28 x ok"},
+}
 
 
 def why(info: dict[str, Any] | None = None, **software: Any) -> str:
@@ -79,9 +87,32 @@ def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
     assert told in why(info)
 
 
+NEIGHBOUR = {"kind": "neighbour", "says": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
+
+
+def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
+    worse = {"kind": "throttled", "says": "GPU 0: power cap 30 % of the time"}
+    now = {"gpu_state": {"launches": [], "spoilers": [worse, NEIGHBOUR]}}
+    assert why(now) == f"+12 ms a step; {NEIGHBOUR['says']}"
+
+
+def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
+    old = Snapshot(info={"steps_per_s": 10.0}, environment={})
+    now = Snapshot(info={"steps_per_s": 10.0, "gpu_state": {"spoilers": [NEIGHBOUR]}}, environment={})
+    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['says']}"
+
+
 @pytest.mark.parametrize(
     ("software", "told"),
     [
+        (
+            {"topology": {"links": "27 x NV18, 1 x SYS", "nvlinks": "8 x 18 of 18 up"}},
+            "links between GPUs 28 x NV18 -> 27 x NV18, 1 x SYS",
+        ),
+        (
+            {"topology": {"links": "", "peer_access": "28 x not supported"}},
+            "peer access between GPUs 28 x ok -> 28 x not",
+        ),
         ({"torch": "2.15.0", "nccl": "2.30.7"}, "torch 2.11.0 -> 2.15.0; NCCL 2.28.9 -> 2.30.7"),
         ({"host": "b", "gpu_uuids": ["2"]}, "host a -> b; other GPUs of the same kind"),
         ({"variables": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO Ring -> Tree"),

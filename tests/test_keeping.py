@@ -116,6 +116,7 @@ def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]
         "host",
         "gpu_uuids",
         "clocks",
+        "topology",
         "variables",
     }
 
