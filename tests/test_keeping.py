@@ -144,8 +144,10 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
         "wire_dtype": "float32",
         "buckets": 1,
         "transport": {},
+        "gpu_state": {"launches": [None], "spoilers": []},
     }
     assert {key: info[key] for key in expected} == expected
+    assert info["fingerprint"].keys() >= {"nccl", "channels", "nvls_channels", "pairs", "connected"}
     assert info["peak_memory_bytes"] > 0
     assert info["verdict"] == {
         "word": "no baseline",
