@@ -206,7 +206,7 @@ def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) 
     return outcome, folder
 
 
-def test_a_slower_test_fails_with_one_line_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
+def test_a_slower_test_fails_with_two_lines_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
     outcome, folder = slow
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     suite = ElementTree.parse(folder / "junit.xml").find("testsuite")
@@ -214,7 +214,7 @@ def test_a_slower_test_fails_with_one_line_and_no_traceback(slow: tuple[Outcome,
     assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
     (failure,) = suite.iter("failure")
     reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
-    assert re.fullmatch(reason, failure.text or "")
+    assert re.fullmatch(reason + r"\n\+\d+ ms a step\b.*", failure.text or "")  # the second line says why
     assert f"\n{failure.text}\n" in outcome.output
     assert f"FAILED {SINGLE} - Failed: slower by" in outcome.output
     assert "Traceback" not in outcome.output + outcome.errors
