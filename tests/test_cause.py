@@ -11,6 +11,9 @@ INFO: dict[str, Any] = {
     "breakdown_ms": {"compute": 85.0, "exposed_communication": 10.0, "exposed_copy": 1.0, "idle": 4.0},
     "phases_ms": {"input": 1.0, "forward": 30.0, "backward": 64.0, "optimizer": 5.0},
     "transport": {"P2P/CUMEM": 16},
+    "fingerprint": {"nccl": "2.28.9", "channels": 16, "nvls_channels": 16, "network": "IB", "gpudirect": True},
+    "algorithms_percent": {"AllReduce": {"Ring/Simple": 97.0, "Tree/LL": 3.0}, "Broadcast": {"Ring/Simple": 100.0}},
+    "gpu_state": {"launches": [], "spoilers": [{"kind": "throttled", "says": "GPU 0: power cap 9 % of the time"}]},
     "wire_dtype": "bfloat16",
     "wire_bytes_per_step": 1000,
     "buckets": 2,
@@ -21,7 +24,14 @@ INFO: dict[str, Any] = {
     "starved_ms": 0.5,
     "unfed_ms": 0.1,
 }
-SOFTWARE = {"torch": "2.11.0", "nccl": "2.28.9", "host": "a", "gpu_uuids": ["1"], "variables": {"NCCL_ALGO": "Ring"}}
+SOFTWARE = {
+    "torch": "2.11.0",
+    "nccl": "2.28.9",
+    "host": "a",
+    "gpu_uuids": ["1"],
+    "variables": {"NCCL_ALGO": "Ring"},
+    "topology": {"links": "28 x NV18", "nvlinks": "8 x 18 of 18 up", "peer_access": "28 x ok"},
+}
 
 
 def why(info: dict[str, Any] | None = None, **software: Any) -> str:
@@ -57,6 +67,13 @@ def test_a_rough_breakdown_is_called_so() -> None:
             {"transport": {"SHM/direct": 12, "P2P/CUMEM": 4}},
             "is SHM/direct on 12 of 16 channels and P2P/CUMEM on 4 of 16",
         ),
+        ({"fingerprint": {"channels": 8, "nvls_channels": 16}}, "NCCL's channels 16 -> 8"),
+        ({"fingerprint": {"nvls_channels": 0}}, "NVLS channels 16 -> 0"),
+        ({"fingerprint": {"network": "Socket", "gpudirect": False}}, "network IB -> Socket; GPUDirect yes -> no"),
+        (
+            {"algorithms_percent": {"AllReduce": {"Ring/Simple": 40.0, "Tree/LL128": 60.0}}},
+            "algorithm of AllReduce Ring/Simple -> Tree/LL128",
+        ),
         ({"wire_dtype": "float32"}, "gradients travel as bfloat16 -> float32"),
         ({"wire_bytes_per_step": 2000}, "wire bytes a step 1000 -> 2000"),
         ({"all_reduces": 1}, "all-reduces a step 11 -> 1"),
@@ -70,9 +87,32 @@ def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
     assert told in why(info)
 
 
+NEIGHBOUR = {"kind": "neighbour", "says": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
+
+
+def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
+    worse = {"kind": "throttled", "says": "GPU 0: power cap 30 % of the time"}
+    now = {"gpu_state": {"launches": [], "spoilers": [worse, NEIGHBOUR]}}
+    assert why(now) == f"+12 ms a step; {NEIGHBOUR['says']}"
+
+
+def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
+    old = Snapshot(info={"steps_per_s": 10.0}, environment={})
+    now = Snapshot(info={"steps_per_s": 10.0, "gpu_state": {"spoilers": [NEIGHBOUR]}}, environment={})
+    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['says']}"
+
+
 @pytest.mark.parametrize(
     ("software", "told"),
     [
+        (
+            {"topology": {"links": "27 x NV18, 1 x SYS", "nvlinks": "8 x 18 of 18 up"}},
+            "links between GPUs 28 x NV18 -> 27 x NV18, 1 x SYS",
+        ),
+        (
+            {"topology": {"links": "", "peer_access": "28 x not supported"}},
+            "peer access between GPUs 28 x ok -> 28 x not",
+        ),
         ({"torch": "2.15.0", "nccl": "2.30.7"}, "torch 2.11.0 -> 2.15.0; NCCL 2.28.9 -> 2.30.7"),
         ({"host": "b", "gpu_uuids": ["2"]}, "host a -> b; other GPUs of the same kind"),
         ({"variables": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO Ring -> Tree"),
@@ -81,6 +121,19 @@ def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
 )
 def test_what_changed_around_is_named(software: dict[str, Any], told: str) -> None:
     assert told in why(**software)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"algorithms_percent": {"AllReduce": {"Ring/Simple": 60.0, "Tree/LL": 40.0}}},
+        {"algorithms_percent": {"AllGather": {"PAT/Simple": 100.0}}},
+        {"algorithms_percent": None, "fingerprint": None},
+        {"fingerprint": {"nccl": "2.28.9", "channels": None, "pairs": {"0 -> 1": {"SHM": "0"}}}},
+    ],
+)
+def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(info: dict[str, Any]) -> None:
+    assert why(info) == "+12 ms a step; nothing else that is recorded differs"
 
 
 def test_a_record_that_was_not_profiled_tells_what_it_has() -> None:

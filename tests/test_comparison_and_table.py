@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.explain.gpu_state import LaunchState, Reading
 from fixtures.explain.topology import Gpus
 from fixtures.judge.comparison import Comparison, comparisons
 from fixtures.judge.measure import Judged, Run
@@ -164,6 +165,20 @@ def test_the_verdict_stands_in_the_row_with_the_change() -> None:
     assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok", "+0.0", "%"]
     assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "+25.0", "%"]
     assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "-50.0", "%"]
+
+
+def test_what_spoils_a_number_stands_beside_it_once() -> None:
+    fine = Reading(sm_mhz=1980, max_sm_mhz=1980, reasons=())
+    spoiled = LaunchState(before=(fine,), after=(replace(fine, sm_mhz=1410),), lasted_s=4)
+    launches = tuple(replace(launch(0.1), gpu_state=spoiled) for _ in range(3))
+    table = lines(DDP, measured("bf16", 9, launches=launches))
+    remark = "GPU 0: SM clock 1410 of 1980 MHz"
+    assert [line.count(remark) for line in table if remark in line] == [1]
+    assert next(line for line in table if remark in line).startswith("bf16")
+
+
+def test_without_anything_that_spoils_there_is_no_such_column() -> None:
+    assert not any("remarks" in line for line in lines(DDP, BF16))
 
 
 def test_each_workload_world_and_interconnect_has_a_table_with_its_transport() -> None:

@@ -116,6 +116,7 @@ def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]
         "host",
         "gpu_uuids",
         "clocks",
+        "topology",
         "variables",
     }
 
@@ -143,8 +144,10 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
         "wire_dtype": "float32",
         "buckets": 1,
         "transport": {},
+        "gpu_state": {"launches": [None], "spoilers": []},
     }
     assert {key: info[key] for key in expected} == expected
+    assert info["fingerprint"].keys() >= {"nccl", "channels", "nvls_channels", "pairs", "connected"}
     assert info["peak_memory_bytes"] > 0
     assert info["verdict"] == {
         "word": "no baseline",
@@ -203,17 +206,15 @@ def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) 
     return outcome, folder
 
 
-def test_a_slower_test_fails_with_one_line_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
+def test_a_slower_test_fails_with_two_lines_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
     outcome, folder = slow
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     suite = ElementTree.parse(folder / "junit.xml").find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
     (failure,) = suite.iter("failure")
-    reason = (
-        r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record\n\+[\d.]+ ms a step: .*"
-    )
-    assert re.fullmatch(reason, failure.text or "")
+    reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
+    assert re.fullmatch(reason + r"\n\+\d+ ms a step\b.*", failure.text or "")  # the second line says why
     assert f"\n{failure.text}\n" in outcome.output
     assert f"FAILED {SINGLE} - Failed: slower by" in outcome.output
     assert "Traceback" not in outcome.output + outcome.errors

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fixtures.judge.nights import differences, read_nights
+from fixtures.judge.nights import differences, facts, read_nights
 from fixtures.judge.records import SCHEMA
 from tests.command_line import Outcome, run
 
@@ -163,6 +163,11 @@ def test_instances_are_apart(tmp_path: Path) -> None:
 def test_a_record_of_other_suites_is_left_out(tmp_path: Path) -> None:
     file = write(tmp_path, 1, night(1, {"fullname": "test_sort", "extra_info": {}}))
     assert read_nights([tmp_path]) == ({}, [f"{file}: has no benchmarks of ddp-perf"])
+
+
+def test_links_between_gpus_are_a_fact_in_words() -> None:
+    topology = {"links": "28 x NV18", "matrix": [["X"]], "devices": [{"pcie_generation": 1}], "p2p": {"0-1": "ok"}}
+    assert facts({"environment": {"topology": topology, "clocks": [1]}}, {}) == {"topology links": "28 x NV18"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""Lines of NCCL's logs as people have posted them: of each version the lines that say what it chose.
+
+As posted, but for prefixes of mpirun and log collectors, which are cut off, and names of machines, which are cut short
+where they are long. The version in a name is what the post says; with OR_NEAR it is told by the form of the lines.
+"""
+
+# github.com/NVIDIA/nccl/issues/527 (2.9.9, 8 x A100 a node)
+V2_9 = """\
+ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 00 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
+ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 02 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
+ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 03 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
+ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 05 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
+ip-10-216-179-193:641223:641270 [4] NCCL INFO Channel 00 : 4[901c0] -> 5[901d0] via P2P/IPC/read
+ip-10-216-179-193:641223:641270 [4] NCCL INFO Channel 01 : 4[901c0] -> 5[901d0] via P2P/IPC/read
+ip-10-216-179-193:641223:641270 [4] NCCL INFO Connected all rings
+"""
+# github.com/NVIDIA/nccl/issues/857 (2.10.3: version and network)
+V2_10_START = """\
+ai:480850:480850 [0] NCCL INFO NET/Socket : Using [0]eth0:162.30.2.40<0>
+ai:480850:480850 [0] NCCL INFO Using network Socket
+NCCL version 2.10.3+cuda11.3
+ai:480852:480852 [2] NCCL INFO Bootstrap : Using eth0:162.30.2.40<0>
+ai:480852:480852 [2] NCCL INFO Using network Socket
+"""
+# github.com/NVIDIA/nccl/issues/429 (November 2020: channels before NVLS existed, GPUDirect)
+V2_8_OR_NEAR = """\
+machine-2:41626:45223 [5] NCCL INFO Connected all trees
+machine-2:41626:45223 [5] NCCL INFO threadThresholds 8/8/64 | 128/8/64 | 8/8/64
+machine-1:16194:18581 [1] NCCL INFO Connected all rings
+machine-2:41626:45224 [6] NCCL INFO Channel 01 : 14[b1000] -> 6[b1000] [receive] via NET/IB/0/GDRDMA
+machine-1:16194:18581 [1] NCCL INFO Channel 00 : 9[1b000] -> 11[3e000] via P2P/direct pointer
+machine-2:41626:45223 [5] NCCL INFO 6 coll channels, 8 p2p channels, 1 p2p channels per peer
+"""
+# github.com/NVIDIA/nccl/issues/622 (January 2022, through host memory)
+V2_11_OR_NEAR_SHM = """\
+machine2:206466:206505 [2] NCCL INFO Channel 01 : 2[86000] -> 3[af000] via direct shared memory
+machine2:206466:206503 [0] NCCL INFO Channel 00 : 0[18000] -> 1[3b000] via direct shared memory
+machine2:206466:206503 [0] NCCL INFO Channel 01 : 0[18000] -> 1[3b000] via direct shared memory
+machine2:206466:206506 [3] NCCL INFO Connected all rings
+machine2:206466:206506 [3] NCCL INFO Channel 00 : 3[af000] -> 2[86000] via direct shared memory
+"""
+# github.com/NVIDIA/nccl/issues/892 (June 2023, H800: NVLS cannot be used)
+V2_18_OR_NEAR_NO_NVLS = """\
+036260b61d3a:33347:33367 [7] NCCL INFO Channel 15/0 : 7[7] -> 4[4] via P2P/direct pointer
+036260b61d3a:33347:33364 [4] NCCL INFO Channel 00/0 : 4[4] -> 2[2] via P2P/direct pointer
+036260b61d3a:33347:33360 [0] NCCL INFO Connected all trees
+036260b61d3a:33347:33366 [6] NCCL INFO threadThresholds 8/8/64 | 64/8/64 | 512 | 512
+036260b61d3a:33347:33366 [6] NCCL INFO 16 coll channels, 0 nvls channels, 16 p2p channels, 16 p2p channels per peer
+"""
+# github.com/vllm-project/vllm/issues/10453 (vLLM 0.6.4 with 2.21.5, 4 x H100)
+V2_21_NVLS = """\
+h100-2:148:170 [2] NCCL INFO threadThresholds 8/8/64 | 32/8/64 | 512 | 512
+h100-2:148:170 [2] NCCL INFO 24 coll channels, 0 collnet channels, 16 nvls channels, 32 p2p channels, 32 p2p channels \
+per peer
+"""
+# github.com/NVIDIA/nccl-tests/issues/252 (2024, 2 x 4 GPUs, an InfiniBand plugin)
+V2_20_OR_NEAR_IB = """\
+kolyoz1:27224:27909 [2] NCCL INFO Channel 02/0 : 2[2] -> 0[0] via P2P/CUMEM
+kolyoz1:27225:27907 [3] NCCL INFO Channel 03/0 : 7[3] -> 3[3] [receive] via NET/IBext_v8/3/GDRDMA
+kolyoz1:27225:27907 [3] NCCL INFO Channel 07/0 : 7[3] -> 3[3] [receive] via NET/IBext_v8/3/GDRDMA
+kolyoz1:27255:27906 [0] NCCL INFO Channel 00/0 : 4[0] -> 0[0] [receive] via NET/IBext_v8/0/GDRDMA
+kolyoz1:27225:27907 [3] NCCL INFO Channel 03/0 : 3[3] -> 7[3] [send] via NET/IBext_v8/3/GDRDMA
+kolyoz1:27223:27908 [1] NCCL INFO Connected all trees
+kolyoz2:25169:25829 [2] NCCL INFO 8 coll channels, 8 collnet channels, 0 nvls channels, 8 p2p channels, 2 p2p channels \
+per peer
+"""
+# github.com/NVIDIA/nccl/issues/1814 (2025, an InfiniBand plugin without GPUDirect)
+IB_WITHOUT_GPUDIRECT = """\
+hostname-test:987:1260 [7] NCCL INFO Channel 03/0 : 47[7] -> 39[7] [receive] via NET/IBext_v8/2
+hostname-test:983:1261 [3] NCCL INFO Channel 02/0 : 35[3] -> 36[4] via P2P/CUMEM
+hostname-test:986:1254 [6] NCCL INFO Connected all rings
+"""
+# github.com/NVIDIA/nccl/issues/1538 (2.22.3)
+V2_22_CUMEM = """\
+job-worker-0:5663:5712 [0] NCCL INFO Channel 01/16 :    0   8  15  14  13  12  11  10   9   1   2   3   4   5   6   7
+job-worker-0:5663:5809 [0] NCCL INFO Channel 02/0 : 0[0] -> 1[1] via P2P/CUMEM
+job-worker-0:5663:5809 [0] NCCL INFO Channel 03/0 : 0[0] -> 1[1] via P2P/CUMEM
+job-worker-0:5663:5809 [0] NCCL INFO Channel 04/0 : 0[0] -> 1[1] via P2P/CUMEM
+job-worker-0:5663:5809 [0] NCCL INFO Channel 10/0 : 0[0] -> 1[1] via P2P/CUMEM
+"""
+# github.com/NVIDIA/nccl/issues/1453 (September 2024, 3 x 8 H100: NVLS, then what each all-reduce took)
+V2_22_OR_NEAR_NVLS_AND_TUNING = """\
+h100clust-worker-1:227602:227792 [0] NCCL INFO NVLS comm 0x5639e9f0e8c0 headRank 0 nHeads 8 buffSize 1048576 \
+nvlsPerRankSize 33554432 nvlsTotalSize 268435456
+h100clust-worker-1:227602:227792 [0] NCCL INFO Channel 01/0 : 16[0] -> 0[0] [receive] via NET/IBext_v8/7/GDRDMA
+h100clust-worker-1:497888:497888 [0] NCCL INFO 8 Bytes -> Algo 0 proto 0 time 25.200924
+h100clust-worker-1:497888:497888 [0] NCCL INFO 262144 Bytes -> Algo 0 proto 1 time 54.707825
+"""
+# github.com/NVIDIA/nccl/issues/1595 (February 2025, no name of a collective)
+V2_22_OR_NEAR_TUNING = "[0] NCCL INFO 805306368 Bytes -> Algo 1 proto 2 time 3970.683594\n"
+# A Slurm log in Oracle's guide to training Llama 2 (4 nodes, the collective's name and numbers)
+V2_20_OR_NEAR_TUNING = "2: node-0:309:309 [0] NCCL INFO AllGather: 37756928 Bytes -> Algo 1 proto 2 time 2860.208008\n"
+# github.com/NVIDIA/nccl/issues/1781 (2.27.5: the collnet number is that of coll channels again)
+V2_27_CHANNELS = """\
+nccl-tests-gdr-2-worker-1:1960519:1960630 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, \
+32 p2p channels, 32 p2p channels per peer
+"""
+# github.com/NVIDIA/nccl/issues/1936 (2.27.5: the version in a line of its own process)
+V2_27_VERSION = "2e5hmh4t0q1th5f:205631:205631 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\n"
+# github.com/NVIDIA/nccl/issues/1705 (May 2025, CUDA 12.8, 8 x H100 in one process)
+V2_26_OR_NEAR_RINGS = """\
+bm-h100-02:630335:630409 [2] NCCL INFO Channel 21/0 : 2[2] -> 3[3] via P2P/direct pointer
+bm-h100-02:630335:630409 [2] NCCL INFO Channel 22/0 : 2[2] -> 3[3] via P2P/direct pointer
+bm-h100-02:630335:630413 [6] NCCL INFO Connected all rings, use ring PXN 0 GDR 1
+"""
+# github.com/NVIDIA/nccl/issues/1713 (2.27, send and receive over InfiniBand with shared buffers)
+V2_27_SHARED = """\
+aiplatform-wlf2-ge78-70:102987:103024 [1] NCCL INFO Channel 05/1 : 3[1] -> 0[0] [send] via NET/IB/12/GDRDMA/Shared
+aiplatform-wlf2-ge78-70:102986:103025 [0] NCCL INFO Channel 00/1 : 2[0] -> 3[1] via P2P/CUMEM
+"""
+# Notes of the project nccl-eBPF (2.29.7, two ranks through sockets; its broadcast and its all-reduce runs)
+V2_29_TUNING = """\
+NCCL INFO Broadcast:    32768 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}
+NCCL INFO Broadcast:  1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..3}
+NCCL INFO AllReduce: 1024 Bytes -> Algo TREE proto SIMPLE channel{Lo..Hi}={0..0}
+NCCL INFO AllReduce: 32768 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..3}
+"""
+# PyTorch's docs/source/symmetric_memory.md, without NCCL's prefix
+V2_28_OR_NEAR_SYMMETRIC = """\
+AllReduce [Symmetric]: 2097152 Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 16 nthreads 512 nWorks 1
+"""
+# docs.nvidia.com/deeplearning/nccl/user-guide, Logging (2.30.3)
+V2_30_START = """\
+NCCL version 2.30.3+cuda13.0
+node-01:3873285:3873285 [0] NCCL INFO Initialized NET plugin IB
+node-01:3873285:3873285 [0] NCCL INFO Using network IB
+"""

@@ -1,0 +1,65 @@
+"""What the ranks are told to log of NCCL, and which part of the log is whose; live ranks, without NCCL."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from fixtures.explain.fingerprint import fingerprint
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+from fixtures.ranks.rank_set import RankSet
+from fixtures.ranks.rank_sets import RankSets
+from tests import nccl_logs as logs
+
+ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
+LOG = "fixtures.ranks.process_group:nccl_log"
+WRITE = "tests.rank_nccl:write"
+
+
+@pytest.fixture(scope="module")
+def sets() -> Iterator[RankSets]:
+    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120, say=lambda _: None)
+    try:
+        yield sets
+    finally:
+        sets.close()
+
+
+@pytest.fixture
+def ranks(sets: RankSets) -> RankSet:
+    (ranks,) = sets.of(INTERCONNECTS["native"])
+    return ranks
+
+
+def call(ranks: RankSet, function: str, world: World = ONE, **arguments: object) -> list[object]:
+    return ranks.run(world, function, arguments, doing="testing the log")
+
+
+def test_measured_ranks_log_nothing_of_a_call_and_profiled_ones_do(sets: RankSets, ranks: RankSet) -> None:
+    profiled = sets.profiled(INTERCONNECTS["native"])
+    told = [call(one, "tests.rank_nccl:subsystems")[0] for one in (ranks, profiled)]
+    assert [one["NCCL_DEBUG_SUBSYS"] for one in told if isinstance(one, dict)] == ["INIT,ENV", "INIT,ENV,TUNING"]
+
+
+def test_a_groups_log_is_its_own_with_the_version_of_the_process(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_30_START + logs.V2_9)
+    assert call(ranks, LOG) == [logs.V2_30_START + logs.V2_9]
+    call(ranks, LOG, TWO)  # another world, so another group
+    call(ranks, WRITE, TWO, text=logs.V2_22_CUMEM)
+    texts = [str(text) for text in call(ranks, LOG, TWO)]
+    assert texts == ["NCCL version 2.30.3+cuda13.0\n" + logs.V2_22_CUMEM, logs.V2_22_CUMEM]
+    found = fingerprint(texts)
+    assert (found.nccl, found.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
+
+
+def test_the_choices_of_a_profiled_launch_are_those_since_it_began(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_22_OR_NEAR_TUNING)
+    call(ranks, "fixtures.ranks.process_group:mark_nccl_log")
+    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
+    (found,) = call(ranks, "fixtures.explain.profiled_rank:nccl_choices")
+    assert found == {"algorithms_percent": {"AllGather": {"Ring/Simple": 100}}, "channels": {}}
+
+
+def test_the_processes_of_a_run_are_its_ranks(sets: RankSets, ranks: RankSet) -> None:
+    pids = call(ranks, WRITE, TWO, text="")
+    assert set(pids) <= set(sets.processes())
