@@ -8,6 +8,7 @@ pytest_plugins = (
     "fixtures.judge.equivalence",
     "fixtures.judge.training",
     "fixtures.judge.keeping",
+    "fixtures.judge.whole_run",
     "fixtures.report.progress",
     "fixtures.report.table",
     "fixtures.report.training",

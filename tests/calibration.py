@@ -1,0 +1,283 @@
+"""The tables of docs/calibration.md: how often the rule calls an unchanged run red, and what it finds, by simulation.
+
+python -m tests.calibration          false alarms, then the smallest slowdown found 95 times in 100, then other rules
+
+Log step time = night of the machine (all tests alike) + night of the test + launch + step, all normal; 2 % of the steps
+take half as long again. Canaries are slower with the machine's night, and have a launch noise of their own.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fixtures.judge.common_shift import SHARE
+from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
+
+Logs = NDArray[np.float64]
+Found = NDArray[np.bool_]
+
+TESTS, LAUNCHES, STEPS, CANARIES = 100, 3, 20, 5
+_SMALLEST = math.log(1.01)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Noise:
+    """Standard deviations of the logarithm.
+
+    apart: of the logarithm of how much noisier one test's night is than another's. bimodal: share of launches that are
+    3 % slower. canaries: whether the machine's night is one that canaries feel.
+    """
+
+    machine: float = 0.0
+    night: float = 0.01
+    launch: float = 0.005
+    step: float = 0.03
+    apart: float = 0.0
+    bimodal: float = 0.0
+    canaries: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nights:
+    """Of several runs and their records, the run itself last.
+
+    medians: of launches, shape (runs, tests, records + 1, launches). steps: of the last record and the run, shape
+    (runs, tests, 2, launches, steps). canaries: shape (runs, canaries, records + 1, 2 launches).
+    """
+
+    medians: Logs
+    steps: Logs
+    canaries: Logs
+
+
+def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TESTS) -> Nights:
+    """Nights on which no code changes."""
+    rng = np.random.default_rng([seed, records])
+    shape = (runs, tests, records + 1, LAUNCHES)
+    step = noise.step * rng.standard_normal((*shape, STEPS), dtype=np.float32)
+    step += np.float32(math.log(1.5)) * (rng.random(step.shape, dtype=np.float32) < 0.02)
+    machine = noise.machine * rng.standard_normal((runs, 1, records + 1, 1))
+    apart = np.exp(noise.apart * rng.standard_normal((runs, tests, 1, 1)))
+    level = machine + noise.night * apart * rng.standard_normal((*shape[:-1], 1))
+    level = level + noise.launch * rng.standard_normal(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
+    canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, 2 * LAUNCHES))
+    return Nights(
+        medians=level + np.median(step, axis=-1),
+        steps=level[:, :, -2:, :, None] + step[:, :, -2:],
+        canaries=canaries + (machine if noise.canaries else 0),
+    )
+
+
+def rule(
+    medians: Logs, *, alpha: float, tests: int, prior: float | Logs = PRIOR_SPREAD, smallest: float = _SMALLEST
+) -> tuple[Logs, Logs]:
+    """``judge`` for all tests at once: changes and thresholds, of the logarithm, shape (runs, tests)."""
+    means = medians.mean(axis=-1)
+    errors = medians.std(axis=-1, ddof=1) / math.sqrt(medians.shape[-1])
+    now, history = means[..., -1], means[..., :-1]
+    m = history.shape[-1]
+    degrees = PRIOR_DEGREES + m - 1
+    squares = ((history - history.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    s = np.sqrt((PRIOR_DEGREES * np.square(prior) + squares) / degrees)
+    s = np.maximum.reduce([s, errors[..., -1], np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))])
+    limit = stats.t.isf(alpha / tests, degrees) * s * math.sqrt(1 + 1 / m)
+    return now - history.mean(axis=-1), np.maximum(limit, smallest)
+
+
+def prior_of(medians: Logs) -> float | Logs:
+    """``prior_spread_of`` for each run, shape (runs, 1)."""
+    history = medians.mean(axis=-1)[..., :-1]
+    if history.shape[-1] == 1:
+        return PRIOR_SPREAD
+    variances = np.sort(history.var(axis=-1, ddof=1), axis=-1)
+    kept = variances[:, : variances.shape[1] - max(1, variances.shape[1] // 20)]
+    spread: Logs = np.sqrt(np.maximum(PRIOR_SPREAD**2, kept.mean(axis=-1, keepdims=True)))
+    return spread
+
+
+def shift(medians: Logs, *, alpha: float) -> tuple[Logs, Logs]:
+    """``common_shift`` without canaries: change and threshold, of the logarithm, shape (runs,)."""
+    means = medians.mean(axis=-1)
+    now, history = means[..., -1], means[..., :-1]
+    m = history.shape[-1]
+    degrees = PRIOR_DEGREES + m - 1
+    changes = now - history.mean(axis=-1)
+    change = np.median(changes, axis=1)
+    of_records = np.median(history - history.mean(axis=-1, keepdims=True), axis=1)
+    s = np.sqrt((PRIOR_DEGREES * PRIOR_SPREAD**2 + (of_records**2).sum(axis=-1)) / degrees)
+    scatter = np.median(abs(changes - change[:, None]), axis=1) * 1.2533 * 1.4826 / math.sqrt(changes.shape[1])
+    scale = np.maximum(s * math.sqrt(1 + 1 / m), scatter)
+    return change, np.maximum(stats.t.isf(alpha, degrees) * scale, _SMALLEST)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Red:
+    """Shape (runs, tests): single; shape (runs,): common, and explained, of the logarithm."""
+
+    single: Found
+    common: Found
+    explained: Logs
+
+    @property
+    def runs(self) -> Found:
+        red: Found = self.single.any(axis=1) | self.common
+        return red
+
+
+def whole_rule(seen: Nights) -> Red:
+    """All that makes a run red, as it is: prior by instance, common shift, canaries."""
+    medians, alpha = seen.medians, 0.01
+    changes, limits = rule(medians, alpha=alpha * (1 - SHARE), tests=medians.shape[1], prior=prior_of(medians))
+    common, common_limit = shift(medians, alpha=alpha * SHARE)
+    canary, canary_limit = rule(seen.canaries, alpha=0.05, tests=CANARIES)
+    loudest = np.where(canary > canary_limit, canary, 0).max(axis=1)
+    explained = np.where(common > common_limit, np.minimum(common, loudest), 0)
+    return Red(
+        single=changes - explained[:, None] > limits, common=common - explained > common_limit, explained=explained
+    )
+
+
+def without_canaries(seen: Nights) -> Found:
+    """Prior by instance and common shift, with flat canaries."""
+    return whole_rule(replace(seen, canaries=np.zeros_like(seen.canaries))).runs
+
+
+def first_rule(seen: Nights) -> Found:
+    """A prior of 1 % for every instance, no common shift: the rule before this page; shape (runs, tests)."""
+    changes, limits = rule(seen.medians, alpha=0.01, tests=seen.medians.shape[1])
+    found: Found = changes > limits
+    return found
+
+
+def mean_5_percent(seen: Nights) -> Found:
+    """pytest-benchmark's --benchmark-compare-fail=mean:5%, against the last run."""
+    means = np.exp(seen.steps).mean(axis=(-1, -2))
+    found: Found = means[..., 1] > 1.05 * means[..., 0]
+    return found
+
+
+def torchbench_7_percent(seen: Nights) -> Found:
+    """TorchBench's 7 % on one number, here the median of all steps, against the last run."""
+    medians = np.median(seen.steps.reshape(*seen.steps.shape[:3], -1), axis=-1)
+    found: Found = medians[..., 1] - medians[..., 0] > math.log(1.07)
+    return found
+
+
+def mann_whitney(seen: Nights) -> Found:
+    """Mann-Whitney on the steps at 0.05, as benchstat does on its samples; slower, of a two-sided test."""
+    steps = seen.steps.reshape(*seen.steps.shape[:3], -1)
+    result = stats.mannwhitneyu(steps[:, :, 1], steps[:, :, 0], axis=-1, method="asymptotic")
+    slower: Found = (result.pvalue < 0.05) & (np.median(steps[:, :, 1], axis=-1) > np.median(steps[:, :, 0], axis=-1))
+    return slower
+
+
+def red_runs(
+    rule: Callable[[Nights], Found], noise: Noise, *, records: int, batches: int, runs: int
+) -> tuple[int, int]:
+    """How many unchanged runs are red, of how many."""
+    red = 0
+    for seed in range(batches):
+        found = rule(nights(noise, runs=runs, records=records, seed=seed))
+        red += int((found.any(axis=1) if found.ndim > 1 else found).sum())
+    return red, batches * runs
+
+
+def smallest_found(
+    rule: Callable[[Nights], Found], noise: Noise, *, records: int, runs: int, common: bool = False
+) -> float | None:
+    """The smallest slowdown in %, of one test of each run or of all, that is found 95 times in 100; None over 100 %."""
+    flat = nights(noise, runs=runs, records=records, seed=95)
+    low, high = 0.0, math.log(2)
+    if not _share_found(rule, flat, high, common) >= 0.95:
+        return None
+    while high - low > 0.0005:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _share_found(rule, flat, middle, common) >= 0.95 else (middle, high)
+    return 100 * math.expm1(high)
+
+
+def _share_found(rule: Callable[[Nights], Found], flat: Nights, slower: float, common: bool) -> float:
+    tests = slice(None) if common else slice(0, 1)
+    medians, steps = flat.medians.copy(), flat.steps.copy()
+    medians[:, tests, -1] += slower
+    steps[:, tests, -1] += slower
+    found = rule(replace(flat, medians=medians, steps=steps))
+    return float((found if found.ndim == 1 else found.any(axis=1) if common else found[:, 0]).mean())
+
+
+NOISES = {
+    "1 % a night": Noise(),
+    "1 % a night, a tenth of the launches 3 % slower": Noise(bimodal=0.1),
+    "1 % a night, tests apart by a factor of 2": Noise(apart=math.log(2)),
+    "3 % a night": Noise(night=0.03),
+    "3 % a night, tests apart by a factor of 2": Noise(night=0.03, apart=math.log(2)),
+    "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
+    "the machine 3 %, canaries do not": Noise(night=0.005, machine=0.03, canaries=False),
+}
+RECORDS = (1, 3, 10)
+
+
+def _share(red: int, of: int) -> str:
+    interval = stats.binomtest(red, of).proportion_ci(0.95)
+    return f"{100 * red / of:.1f} ({100 * interval.low:.1f} to {100 * interval.high:.1f})"
+
+
+def _row(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def _percent(size: float | None) -> str:
+    return "over 100" if size is None else f"{size:.1f}"
+
+
+def _tables() -> None:
+    rules: dict[str, Callable[[Nights], Found]] = {
+        "a prior of 1 % for all": first_rule,
+        "prior by instance, common shift": without_canaries,
+        "and canaries: the rule": lambda seen: whole_rule(seen).runs,
+    }
+    print("\nRed runs of unchanged code, % (95 % interval); 100 tests\n")
+    _row("noise", "rule", *(f"{records} records" for records in RECORDS))
+    _row(*["---"] * 5)
+    for title, noise in NOISES.items():
+        for name, one in rules.items():
+            _row(title, name, *(_share(*red_runs(one, noise, records=m, batches=20, runs=100)) for m in RECORDS))
+    print("\nSmallest slowdown found 95 times in 100, %: of one test of 100, and of all\n")
+    _row("noise", "of", *(f"{records} records" for records in RECORDS))
+    _row(*["---"] * 5)
+    for title, noise in {"0.3 % a night": Noise(night=0.003, launch=0.002, step=0.01), **NOISES}.items():
+        one_test = lambda seen: whole_rule(seen).single  # noqa: E731
+        of_all = lambda seen: whole_rule(seen).runs  # noqa: E731
+        _row(
+            title,
+            "one, a prior of 1 %",
+            *(_percent(smallest_found(first_rule, noise, records=m, runs=200)) for m in RECORDS),
+        )
+        _row(title, "one", *(_percent(smallest_found(one_test, noise, records=m, runs=200)) for m in RECORDS))
+        _row(
+            title, "all", *(_percent(smallest_found(of_all, noise, records=m, runs=200, common=True)) for m in RECORDS)
+        )
+    print("\nThe same data judged by what people use now; 3 records\n")
+    others: dict[str, Callable[[Nights], Found]] = {
+        "this rule": lambda seen: whole_rule(seen).runs,
+        "`mean:5%` against the last run": mean_5_percent,
+        "7 % on the median against the last run": torchbench_7_percent,
+        "Mann-Whitney at 0.05 on steps": mann_whitney,
+    }
+    _row("noise", "rule", "red runs, %", "smallest slowdown of one test found 95 in 100, %")
+    _row(*["---"] * 4)
+    for title in ("1 % a night", "3 % a night", "the machine 3 %, canaries feel it"):
+        for name, one in others.items():
+            few = 1 if one is mann_whitney else 20
+            red = _share(*red_runs(one, NOISES[title], records=3, batches=few, runs=100))
+            finds = (lambda seen: whole_rule(seen).single) if name == "this rule" else one
+            runs = 100 if one is mann_whitney else 200
+            _row(title, name, red, _percent(smallest_found(finds, NOISES[title], records=3, runs=runs)))
+
+
+if __name__ == "__main__":
+    _tables()

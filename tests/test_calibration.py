@@ -1,0 +1,113 @@
+"""The simulation behind docs/calibration.md: it judges as the rule does, which is as seldom wrong as it says."""
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fixtures.judge.common_shift import Compared, common_shift, share_of_tests_percent
+from fixtures.judge.verdict import PRIOR_SPREAD, judge, prior_spread_of
+from tests.calibration import (
+    CANARIES,
+    Noise,
+    first_rule,
+    nights,
+    prior_of,
+    red_runs,
+    smallest_found,
+    whole_rule,
+    without_canaries,
+)
+
+NOISY = Noise(night=0.03)
+
+
+@pytest.mark.parametrize("records", [1, 3, 10])
+def test_the_simulated_rule_is_the_real_one(records: int) -> None:
+    seen = nights(Noise(night=0.02, machine=0.03), runs=8, records=records, seed=1, tests=20)
+    seen.medians[:, :5, -1] += np.linspace(0.1, 0.6, 5)[:, None]  # so that every answer occurs
+    seen.medians[::2, :, -1] += 0.2
+    seen.canaries[::4, :, -1] += 0.15
+    red = whole_rule(seen)
+    words = []
+    for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
+        prior = prior_spread_of([[list(run) for run in test[:-1]] for test in tests])
+        assert prior == pytest.approx(float(np.broadcast_to(prior_of(seen.medians), (8, 1))[number, 0]))
+        verdicts = {
+            str(c): judge(list(one[-1]), [list(run) for run in one[:-1]], tests=CANARIES, false_alarms_percent=5)
+            for c, one in enumerate(canaries)
+        }
+        common = common_shift(
+            [
+                Compared(launch_medians_s=tuple(test[-1]), records={str(r): run for r, run in enumerate(test[:-1])})
+                for test in tests
+            ],
+            verdicts,
+        )
+        assert common is not None
+        assert common.fails == red.common[number]
+        assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
+        words.append(common.word)
+        for test, found in zip(tests, red.single[number], strict=True):
+            verdict = judge(
+                list(test[-1]),
+                [list(run) for run in test[:-1]],
+                tests=20,
+                false_alarms_percent=share_of_tests_percent(1, 20),
+                prior_spread=prior,
+            )
+            assert verdict.change_percent is not None
+            assert verdict.threshold_percent is not None
+            left = math.log1p(verdict.change_percent / 100) - math.log1p(common.explained_percent / 100)
+            assert (left > math.log1p(verdict.threshold_percent / 100)) == found
+    assert {"ok", "slower"} <= set(words)
+    assert 0 < fmean(red.single.flat) < 1
+
+
+@pytest.mark.parametrize("noise", [Noise(), NOISY, Noise(bimodal=0.1)], ids=["quiet", "noisy", "bimodal"])
+@pytest.mark.parametrize("records", [1, 3, 10])
+def test_at_most_one_unchanged_run_in_a_hundred_is_red(noise: Noise, records: int) -> None:
+    """With the upper end of the 95 % interval."""
+    red, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=records, batches=7, runs=100)
+    assert stats.binomtest(red, of).proportion_ci(0.95).high <= 0.01, f"{red} of {of}"
+
+
+def test_a_prior_of_one_percent_for_all_is_wrong_more_often_in_a_noisy_place() -> None:
+    red, of = red_runs(first_rule, NOISY, records=3, batches=3, runs=100)
+    assert stats.binomtest(red, of).proportion_ci(0.95).low > 0.03, f"{red} of {of}"
+
+
+def test_canaries_excuse_the_machine_and_nothing_else_does() -> None:
+    nightly = Noise(night=0.005, machine=0.03)
+    excused, of = red_runs(lambda seen: whole_rule(seen).runs, nightly, records=3, batches=4, runs=100)
+    blamed, _ = red_runs(without_canaries, nightly, records=3, batches=4, runs=100)
+    assert excused <= 0.01 * of
+    assert blamed > 0.02 * of
+
+
+def test_a_slowdown_of_all_is_found_where_one_of_a_test_is_not() -> None:
+    of_all = smallest_found(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=60, common=True)
+    of_one = smallest_found(lambda seen: whole_rule(seen).single, Noise(), records=3, runs=60)
+    assert of_all is not None
+    assert of_one is not None
+    assert of_all < 5 < of_one
+
+
+def test_tests_that_were_made_faster_between_two_records_are_no_noise() -> None:
+    quiet = [[[0.1], [0.1]] for _ in range(40)]
+    assert prior_spread_of([*quiet, [[0.2], [0.1]], [[0.4], [0.1]]]) == PRIOR_SPREAD
+
+
+def test_the_prior_of_a_noisy_instance_is_the_spread_of_its_records() -> None:
+    noisy = [[[0.1], [0.1 * math.exp(0.06)]] for _ in range(20)]
+    assert prior_spread_of(noisy) == pytest.approx(0.06 / math.sqrt(2))
+    assert judge([0.1], noisy[0], prior_spread=0.06 / math.sqrt(2)).threshold_percent == pytest.approx(
+        100 * math.expm1(stats.t.isf(0.01, 5) * 0.06 / math.sqrt(2) * math.sqrt(1.5))
+    )
+
+
+def test_of_few_tests_or_of_one_record_each_no_prior_is_learned() -> None:
+    assert prior_spread_of([[[0.1], [0.2]]] * 9) == PRIOR_SPREAD
+    assert prior_spread_of([[[0.1]]] * 40) == PRIOR_SPREAD

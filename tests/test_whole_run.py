@@ -1,0 +1,105 @@
+"""A run that is slower as a whole: what is excused, what is red at the end. The record is edited, the run is real."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.workloads_for_tests import STEP_MS
+
+SUITE = ("perf/test_throughput.py", "-k=ddp or static or bucket_view", "--workload=tests.workloads_for_tests:steady")
+ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
+
+
+def perf(storage: Path, *arguments: str) -> Outcome:
+    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "40"})
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A storage with one record."""
+    storage = tmp_path_factory.mktemp("baselines")
+    saved = perf(storage, "--benchmark-save=before")
+    assert saved.exit_code == 0, saved.output
+    return storage
+
+
+def judged_by(
+    recorded: Path,
+    tmp_path: Path,
+    *,
+    tests: float,
+    canaries: float,
+    apart: float = 1,
+    only: Callable[[str], bool] = lambda name: True,
+) -> tuple[Outcome, dict[str, Any]]:
+    """A run now against a record in which these tests and canaries took less by these factors, and the launches of each
+    test lie apart by ``apart`` to either side, which raises its threshold and no other; what it wrote."""
+    storage = tmp_path / "baselines"
+    shutil.copytree(recorded, storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    for benchmark in record["benchmarks"]:
+        if only(benchmark["fullname"]):
+            info = benchmark["extra_info"]
+            info["launch_medians_s"] = [
+                t / tests * factor for t in info["launch_medians_s"] for factor in (1 / apart, apart)
+            ]
+    for took in record["canaries"]["native"]["canaries"].values():
+        took.update({look: [t / canaries for t in times] for look, times in took.items()})
+    file.write_text(json.dumps(record))
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}")
+    return outcome, json.loads((tmp_path / "now.json").read_text())
+
+
+def words(record: dict[str, Any]) -> set[str]:
+    return {benchmark["extra_info"]["verdict"]["word"] for benchmark in record["benchmarks"]}
+
+
+def test_a_record_has_the_canaries_before_and_after(recorded: Path) -> None:
+    (file,) = recorded.glob("*/*.json")
+    native = json.loads(file.read_text())["canaries"]["native"]
+    assert native["world"] == "2cpu"
+    assert {len(times) for took in native["canaries"].values() for times in took.values()} == {1}
+
+
+def test_a_machine_that_changed_is_said_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50)
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.count("the machine changed: ") == 1
+    assert words(now) == {"excused"}
+
+
+def test_all_slower_beside_flat_canaries_is_red_though_no_test_is(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=1 / 50, apart=2)
+    ((instance, shift),) = now["common_shift"].items()
+    assert outcome.exit_code == 1, outcome.output
+    assert words(now) == {"ok"}
+    assert now["failed"] == {f"perf::common_shift[{instance}]": shift["reason"]}
+    assert shift["reason"].startswith("all 5 tests are slower, by about ")
+    assert "canaries are flat: " in shift["reason"]
+    assert f"FAILED perf::common_shift[{instance}]" in outcome.output
+
+
+def test_a_test_slower_than_the_machine_explains_fails_at_the_end(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50, only=lambda name: name == ONE)
+    assert outcome.exit_code == 1, outcome.output
+    assert list(now["failed"]) == [ONE]
+    assert f"FAILED {ONE}" in outcome.output
+
+
+def test_new_software_makes_slower_canaries_no_excuse(recorded: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(recorded, changed)
+    (file,) = changed.glob("*/*.json")
+    record = json.loads(file.read_text())
+    record["environment"]["torch"] = "1.0"
+    file.write_text(json.dumps(record))
+    outcome, now = judged_by(changed, tmp_path, tests=3, canaries=50)
+    assert outcome.exit_code == 1, outcome.output
+    assert words(now) == {"slower"}
+    assert "that excuses nothing, as the software is another: torch 1.0 -> " in outcome.output
