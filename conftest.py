@@ -3,6 +3,7 @@
 pytest_plugins = (
     "fixtures.judge.settings",
     "fixtures.judge.cells",
+    "fixtures.judge.launching",
     "fixtures.judge.measure",
     "fixtures.judge.bandwidth",
     "fixtures.judge.equivalence",

@@ -9,8 +9,8 @@ import pytest
 from fixtures.explain.gpu_state import LaunchState, Reading
 from fixtures.explain.topology import Gpus
 from fixtures.judge.comparison import Comparison, comparisons
-from fixtures.judge.measure import Judged, Run
 from fixtures.judge.measurement import Launch, Measurement
+from fixtures.judge.run import Judged, Run
 from fixtures.judge.settings import Settings
 from fixtures.judge.verdict import judge
 from fixtures.matrix.configs import CONFIGS
