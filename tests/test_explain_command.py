@@ -1,4 +1,4 @@
-"""``python -m fixtures.explain FILE...`` as a user runs it."""
+"""``python -m fixtures explain FILE...`` as a user runs it."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from tests.recordings import GEMM, Recording, ddp_steps, sqlite
 
 
 def explain(*arguments: str | Path) -> Outcome:
-    return run(sys.executable, "-m", "fixtures.explain", *map(str, arguments))
+    return run(sys.executable, "-m", "fixtures", "explain", *map(str, arguments))
 
 
 @pytest.fixture(params=["chrome", "compressed", "sqlite", "one sqlite"])
