@@ -16,11 +16,11 @@ INJECTED = os.environ.get(INJECT) == "1"
 
 
 def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Rank 1 comes 20 ms late to every all-reduce."""
+    """Rank 1 comes 80 ms late to every all-reduce."""
     from torch import distributed
 
     if INJECTED and distributed.get_rank() == 1:
-        time.sleep(0.02)
+        time.sleep(0.08)
     return _loss(model, inputs)
 
 
@@ -40,9 +40,9 @@ def _wide_model() -> "nn.Module":
 
 
 def _slow_sample() -> "tuple[Tensor, ...]":
-    """A loader that needs 30 ms for a sample."""
+    """A loader that needs 100 ms for a sample."""
     if INJECTED:
-        time.sleep(0.03)
+        time.sleep(0.1)
     return steady.sample()
 
 

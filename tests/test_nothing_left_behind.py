@@ -152,7 +152,7 @@ def importing(perf: Perf) -> bool:
 def interrupt(perf: Perf) -> None:
     """Ctrl-C: a terminal sends it to every process of the foreground job."""
     os.killpg(perf.process.pid, signal.SIGINT)
-    assert perf.process.wait(30) == pytest.ExitCode.INTERRUPTED
+    assert perf.process.wait(30) == pytest.ExitCode.INTERRUPTED, perf.output.read_text()
 
 
 def kill(perf: Perf) -> None:
