@@ -143,10 +143,19 @@ def test_mean_power_is_the_energy_between_the_readings() -> None:
 
 def test_a_launch_is_recorded_in_json() -> None:
     state = around(replace(FINE, sm_mhz=1410, energy_j=1400.0, others=(OtherProcess(pid=1),)))
-    (gpu,) = json.loads(json.dumps(state.record()))["gpus"]
-    assert (gpu["before"]["sm_mhz"], gpu["after"]["sm_mhz"], gpu["mean_power_w"]) == (1980, 1410, 100)
-    assert gpu["held_percent"] == {"power cap": 0, "thermal slowdown": 0}
-    assert gpu["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
+    told = json.loads(json.dumps(state.record()))
+    assert (told["before"]["sm_mhz"], told["after"]["sm_mhz"], told["mean_power_w"]) == (1980, 1410, 100)
+    assert told["held_percent"] == {"power cap": 0, "thermal slowdown": 0}
+    assert told["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
+
+
+def test_of_several_gpus_what_is_the_same_is_recorded_once() -> None:
+    hot = replace(FINE, temperature_c=71, reasons=("power cap", "thermal slowdown"))
+    told = LaunchState(before=(FINE, FINE), after=(FINE, hot), lasted_s=10.0).record()
+    assert told["before"]["temperature_c"] == FINE.temperature_c
+    assert told["after"]["temperature_c"] == [FINE.temperature_c, 71]
+    assert told["after"]["reasons"] == ["", "power cap, thermal slowdown"]
+    assert told["after"]["sm_mhz"] == 1980
 
 
 @pytest.mark.parametrize(
