@@ -1,0 +1,89 @@
+"""Planted slowdowns: how they are planted, and what is made of the runs that looked for them."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures.matrix.lookup import NotFound
+from fixtures.matrix.workloads import WORKLOADS, find_workload
+from tests.calibration_measured import found, noise
+from tests.planted import UNPLANTED, planted_us
+
+SLOW = "tests.planted:vit_tiny__200000us__1"
+
+
+def loss_s(name: str) -> float:
+    workload = find_workload(name)
+    torch.manual_seed(0)
+    batch = [torch.stack(tensors) for tensors in zip(*(workload.sample() for _ in range(2)), strict=True)]
+    model = workload.model()
+    workload.loss(model, *batch)
+    began = time.perf_counter()
+    workload.loss(model, *batch)
+    return time.perf_counter() - began
+
+
+def test_a_planted_workload_takes_that_much_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loss_s(SLOW) > 0.2
+    monkeypatch.setenv(UNPLANTED, "1")
+    assert loss_s(SLOW) < 0.2
+
+
+def test_a_planted_workload_is_the_workload_under_a_name_of_its_own() -> None:
+    planted = find_workload(SLOW)
+    assert planted.name == "vit_tiny__200000us__1"
+    assert planted.model is WORKLOADS["vit_tiny"].model
+    assert planted_us(planted.name) == 200_000
+    assert planted_us("vit_tiny") is None
+    with pytest.raises(NotFound, match="has no 'vit_tiny__us__1'"):
+        find_workload("tests.planted:vit_tiny__us__1")
+
+
+def test_the_other_build_has_no_plants(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "tests.planted", str(other)], check=True)
+    said = f"import os; print(os.environ['{UNPLANTED}'])"
+    done = subprocess.run([other, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+def test_what_was_found_is_counted_by_plant() -> None:
+    run = {
+        "benchmarks": [
+            compared("vit_l_32__900us__1", "slower", 1.1),
+            compared("vit_l_32__900us__2", "ok", 0.8),
+            compared("vit_l_32__0us__1", "ok", -0.1),
+            compared("vit_l_32", "slower", 3.0),
+        ]
+    }
+    assert list(found([run])) == [
+        ("8gpu-ddp", "0 us", 0.0, ["ok"], [-0.1], [3]),
+        ("8gpu-ddp", "900 us", pytest.approx(1.0), ["slower", "ok"], [1.1, 0.8], [3, 3]),
+    ]
+
+
+def compared(workload: str, word: str, change_percent: float) -> dict[str, Any]:
+    against = {"launch_medians_s": [0.09] * 3, "change_percent": change_percent, "pairs": 3}
+    return {
+        "name": f"test_throughput[{workload}-8gpu-ddp]",
+        "extra_info": {"verdict": {"word": word}, "against": against},
+    }
+
+
+def test_noise_is_told_apart_by_its_source() -> None:
+    def run(*launches: float) -> dict[str, Any]:
+        steps = [launch * factor for launch in launches for factor in (0.99, 1.0, 1.01)]
+        info = {"launch_medians_s": list(launches)}
+        return {"benchmarks": [{"name": "one", "stats": {"data": steps}, "extra_info": info}]}
+
+    ((name, step, launch, between),) = noise([run(0.100, 0.102), run(0.110, 0.112)])
+    assert name == "one"
+    assert step == pytest.approx(1.4826, rel=0.02)
+    assert launch == pytest.approx(100 * 0.0190 / 2**0.5, rel=0.05)
+    assert between == pytest.approx(100 * 0.0945 / 2**0.5, rel=0.02)
+    assert next(iter(noise([run(0.1, 0.1)])))[3] is None
