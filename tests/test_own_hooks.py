@@ -43,7 +43,7 @@ def test_a_hook_that_breaks_a_rule_is_told_so_by_name(two_ranks: RankSets, name:
 
 def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
     violations = ask(two_ranks, "check:check", hook=f"{HERE}:differs_by_rank", **CHECK)[0]["violations"]
-    assert "parameter 0 differs between ranks 0 and 1" in violations[0]
+    assert "parameter 0 differs from that of rank 1" in violations[0]
 
 
 def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> None:
