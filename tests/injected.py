@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 INJECT = "DDP_PERF_TESTS_INJECT"
 INJECTED = os.environ.get(INJECT) == "1"
+_LAYERS, _WIDTH = 12, 4096
 
 
 def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -49,6 +50,96 @@ def _slow_sample() -> "tuple[Tensor, ...]":
 late = replace(steady, name="late", loss=_late_loss)
 wide = replace(steady, name="wide", model=_wide_model, loss=_loss)
 fed = replace(steady, name="fed", sample=_slow_sample, loss=_loss)
+
+
+# For GPUs: twelve layers, 805 MB of gradients.
+
+
+def _deep_model() -> "nn.Module":
+    from torch import nn
+
+    return nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(_LAYERS)))
+
+
+def _deep_sample() -> "tuple[Tensor, ...]":
+    import torch
+
+    return (torch.ones(_WIDTH),)
+
+
+def _deep_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def _late_gpu_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """The GPU of rank 1 is busy for about 20 ms before each forward pass."""
+    import torch
+    from torch import distributed
+
+    if INJECTED and distributed.get_rank() == 1:
+        torch.cuda._sleep(40_000_000)
+    return _deep_loss(model, inputs)
+
+
+def _oversized_model() -> "nn.Module":
+    """Injected: six of the layers are two of the same number of parameters. A bucket holds a parameter whole."""
+    from torch import nn
+
+    wide = 3 * _WIDTH
+    sizes = (
+        [(_WIDTH, wide), (wide, _WIDTH), *[(_WIDTH, _WIDTH)] * (_LAYERS - 6)]
+        if INJECTED
+        else [(_WIDTH, _WIDTH)] * _LAYERS
+    )
+    return nn.Sequential(*(nn.Linear(*size, bias=False) for size in sizes))
+
+
+def _unviewed_model() -> "nn.Module":
+    """Injected: DDP is not given ``gradient_as_bucket_view`` for this model."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = _deep_model()
+    if INJECTED:
+        wrap = DistributedDataParallel.__init__
+
+        def wrapping(self: Any, module: Any, *arguments: Any, **more: Any) -> None:
+            if module is model:
+                more["gradient_as_bucket_view"] = False
+            wrap(self, module, *arguments, **more)
+
+        DistributedDataParallel.__init__ = wrapping  # type: ignore[method-assign]
+    return model
+
+
+def _synchronising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Injected: the host waits for the GPU after each layer."""
+    import torch
+    from torch import nn
+
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)] if INJECTED else []
+    handles = [layer.register_forward_hook(lambda *_: torch.cuda.synchronize()) for layer in layers]
+    loss = _deep_loss(model, inputs)
+    for handle in handles:
+        handle.remove()
+    return loss
+
+
+def _many_kernels_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Injected: five thousand kernels of one element, which the host cannot launch as fast as the GPU runs them."""
+    loss = _deep_loss(model, inputs)
+    for _ in range(5000 if INJECTED else 0):
+        loss = loss + 1.0
+    return loss
+
+
+_deep = replace(steady, batch_size=32, model=_deep_model, sample=_deep_sample, loss=_deep_loss)
+deep = replace(_deep, name="deep")
+late_gpu = replace(_deep, name="late_gpu", loss=_late_gpu_loss)
+oversized = replace(_deep, name="oversized", model=_oversized_model)
+unviewed = replace(_deep, name="unviewed", model=_unviewed_model)
+synchronising = replace(_deep, name="synchronising", loss=_synchronising_loss)
+many_kernels = replace(_deep, name="many_kernels", loss=_many_kernels_loss)
 
 
 def _build(ddp: Any) -> Any:
