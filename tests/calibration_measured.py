@@ -44,12 +44,12 @@ def noise(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float, float
 
 def _step(benchmark: Mapping[str, Any]) -> float:
     """Of the logarithm of a step within its launch."""
-    data = [math.log(s) for s in benchmark["stats"]["data"]]
-    launches = len(benchmark["extra_info"]["launch_medians_s"])
-    each = len(data) // launches
+    data, info = iter(benchmark["stats"]["data"]), benchmark["extra_info"]
+    launches = len(info["launch_medians_s"])
+    each = info.get("launch_steps") or [benchmark["stats"]["rounds"] // launches] * launches
     deviations = []
-    for start in range(0, each * launches, each):
-        steps = data[start : start + each]
+    for measured in each:
+        steps = [math.log(next(data)) for _ in range(measured)]
         middle = statistics.median(steps)
         deviations += [abs(step - middle) for step in steps]
     return _SIGMA_OVER_MAD * statistics.median(deviations)

@@ -79,7 +79,8 @@ def test_noise_is_told_apart_by_its_source() -> None:
     def run(*launches: float) -> dict[str, Any]:
         steps = [launch * factor for launch in launches for factor in (0.99, 1.0, 1.01)]
         info = {"launch_medians_s": list(launches)}
-        return {"benchmarks": [{"name": "one", "stats": {"data": steps}, "extra_info": info}]}
+        stats = {"data": steps, "rounds": len(steps)}
+        return {"benchmarks": [{"name": "one", "stats": stats, "extra_info": info}]}
 
     ((name, step, launch, between),) = noise([run(0.100, 0.102), run(0.110, 0.112)])
     assert name == "one"
@@ -87,3 +88,10 @@ def test_noise_is_told_apart_by_its_source() -> None:
     assert launch == pytest.approx(100 * 0.0190 / 2**0.5, rel=0.05)
     assert between == pytest.approx(100 * 0.0945 / 2**0.5, rel=0.02)
     assert next(iter(noise([run(0.1, 0.1)])))[3] is None
+
+
+def test_launches_of_different_lengths_are_told_apart() -> None:
+    info = {"launch_medians_s": [0.1, 0.2], "launch_steps": [3, 1]}
+    stats = {"data": [0.1, 0.1, 0.1, 0.2], "rounds": 4}
+    ((_, step, _, _),) = noise([{"benchmarks": [{"name": "one", "stats": stats, "extra_info": info}]}])
+    assert step == 0

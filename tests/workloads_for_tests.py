@@ -101,6 +101,16 @@ def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return loss
 
 
+def _restless_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """On rank 0 every second step takes 100 ms longer."""
+    from torch import distributed
+
+    if distributed.get_rank() == 0 and next(_steps) % 2:
+        time.sleep(0.1)
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
 def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     import torch
 
@@ -118,5 +128,6 @@ hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
+restless = replace(steady, name="restless", loss=_restless_loss)
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"
