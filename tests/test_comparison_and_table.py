@@ -44,7 +44,7 @@ def launch(*step_s: float) -> Launch:
     return Launch(
         step_s=step_s,
         phase_s={},
-        build_s=1,
+        spent_s={},
         peak_memory_bytes=3_000_000_000,
         bucket_bytes=(1_226_141_600,),
         wire_bytes_per_step=17_200_000,
