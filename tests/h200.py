@@ -1,8 +1,9 @@
 """Breakdowns with the figures of a real run: ViT-L/32 on 8 H200 (NV18), torch 2.11.0, NCCL 2.28.9."""
 
 from dataclasses import replace
+from itertools import accumulate
 
-from fixtures.explain.breakdown import RankBreakdown, StepBreakdown
+from fixtures.explain.breakdown import Collective, RankBreakdown, StepBreakdown
 from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
 
 
@@ -30,6 +31,15 @@ def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: fl
     )
 
 
+def all_reduces(*durations_us: int) -> tuple[Collective, ...]:
+    """One after another, with nothing beside them."""
+    starts_us = accumulate(durations_us, initial=0)
+    return tuple(
+        Collective(what="all_reduce", ns=1000 * us, start_ns=1000 * start_us, ready_ns=None, exposed_ns=1000 * us)
+        for us, start_us in zip(durations_us, starts_us, strict=False)
+    )
+
+
 def on_ranks(*ranks: tuple[StepBreakdown, ...]) -> Breakdown:
     """The steps of each rank."""
     return over_ranks(
@@ -50,7 +60,7 @@ def powersgd_step(
         step(*parts_ms),
         starved_ns=round(1e6 * starved_ms),
         waits=1,
-        collectives=tuple(("all_reduce", 1000 * us) for us in all_reduces_us),
+        collectives=all_reduces(*all_reduces_us),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from fixtures.explain.ranks_breakdown import Breakdown
 from fixtures.judge.explanation import Explanation
 from fixtures.report.breakdown import remarks
-from tests.h200 import POWERSGD, on_ranks, step
+from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 
 
 def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
@@ -17,10 +17,7 @@ def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
 def together(*all_reduces_us: tuple[int, ...]) -> Breakdown:
     """One step of 90 ms on each rank, with these all-reduces."""
     return on_ranks(
-        *(
-            (replace(step(84.76, 0.61, 1.76, 2.87), collectives=tuple(("all_reduce", 1000 * us) for us in of_rank)),)
-            for of_rank in all_reduces_us
-        )
+        *((replace(step(84.76, 0.61, 1.76, 2.87), collectives=all_reduces(*of_rank)),) for of_rank in all_reduces_us)
     )
 
 

@@ -64,6 +64,7 @@ def test_a_kernel_launched_more_often_is_none_of_the_same(tmp_path: Path) -> Non
     assert cost.compute_ms == pytest.approx(0.1)
 
 
+# In the same kernels: as of the same run's static_graph_bucket_view, whose all-reduce has nothing beside it.
 NO_COMM = broken_down(81.075, 0, 1.932, 3.130)
 DDP_DEFAULT = Exposed(
     step_ms=89.92,
