@@ -241,7 +241,15 @@ def test_the_three_ways_stand_in_the_record_and_side_by_side(advised: tuple[Path
 
 def test_where_the_ways_disagree_the_parts_over_no_comm_are_said(advised: tuple[Path, Outcome]) -> None:
     _, _, below = advised[1].output.partition("what communication costs a step of late on 2cpu")
-    assert re.search(r"\nddp: -?[\d.]+ ms a step more than no_comm( \(rough\))?: .* compute.* idle", below), below
+    assert re.search(
+        r"\nddp: -?[\d.]+ ms a step more than no_comm( \(rough\))?: [\d.]+ exposed communication, ", below
+    ), below
+
+
+def test_buckets_of_many_tests_are_not_listed_but_it_is_said_how_to_see_them(advised: tuple[Path, Outcome]) -> None:
+    assert "each collective of a step with its bucket: run one test alone" in advised[1].output
+    assert "the collectives of a step of" not in advised[1].output
+    assert info_of(advised[0], "test_throughput[wide-2cpu-ddp]")["ledger"]["one_to_one"]
 
 
 def test_the_record_has_the_parts_over_no_comm_which_add_up_to_the_step(advised: tuple[Path, Outcome]) -> None:

@@ -85,6 +85,12 @@ def test_small_buckets_cost_what_they_slow_down_not_what_is_exposed() -> None:
     )
 
 
+def test_parts_that_are_nothing_are_not_said() -> None:
+    late = Cost.of(broken_down(92.9, 40.84, 0, 23.25), broken_down(92.77, 0, 0, 23.25), without="no_comm", rough=True)
+    said = replace(late, same_kernels_ms=None).says()
+    assert said == "40.97 ms a step more than no_comm (rough): 40.84 exposed communication, 0.13 compute"
+
+
 def test_without_a_breakdown_of_no_comm_it_is_said_once_what_would_tell() -> None:
     alone = replace(DDP_DEFAULT, cost=None)
     lines = cost_lines({"ddp_default": alone, "bf16": replace(alone, step_ms=91.78)})
