@@ -233,15 +233,35 @@ def test_the_record_has_the_prediction_beside_the_measurement(advised: tuple[Pat
 def test_the_three_ways_stand_in_the_record_and_side_by_side(advised: tuple[Path, Outcome]) -> None:
     ways = info_of(advised[0], "test_throughput[wide-2cpu-ddp]")["exposed_communication_ms"]
     assert list(ways) == ["profiler", "no_sync", "no_comm"]
-    _, _, below = advised[1].output.partition("where a step of wide on 2cpu goes")
+    _, _, below = advised[1].output.partition("what communication costs a step of wide on 2cpu")
     (row,) = [line for line in below.splitlines()[:8] if line.startswith("ddp ")]
     assert f"{ways['no_sync']:.2f} " in row
     assert f"{ways['no_comm']:.2f} " in row
 
 
-def test_waiting_for_a_late_rank_makes_the_ways_disagree_and_that_is_said(advised: tuple[Path, Outcome]) -> None:
-    _, _, below = advised[1].output.partition("where a step of late on 2cpu goes")
-    assert re.search(r"\nddp: exposed communication is .* by profiler, .* by no_sync, .* disagree by \d+ %\n", below)
+def test_where_the_ways_disagree_the_parts_over_no_comm_are_said(advised: tuple[Path, Outcome]) -> None:
+    _, _, below = advised[1].output.partition("what communication costs a step of late on 2cpu")
+    assert re.search(
+        r"\nddp: -?[\d.]+ ms a step more than no_comm( \(rough\))?: [\d.]+ exposed communication, ", below
+    ), below
+
+
+def test_buckets_of_many_tests_are_not_listed_but_it_is_said_how_to_see_them(advised: tuple[Path, Outcome]) -> None:
+    assert "each collective of a step with its bucket: run one test alone" in advised[1].output
+    assert "the collectives of a step of" not in advised[1].output
+    assert info_of(advised[0], "test_throughput[wide-2cpu-ddp]")["ledger"]["one_to_one"]
+
+
+def test_the_record_has_the_parts_over_no_comm_which_add_up_to_the_step(advised: tuple[Path, Outcome]) -> None:
+    ddp, no_comm = (info_of(advised[0], f"test_throughput[late-2cpu-{config}]") for config in ("ddp", "no_comm"))
+    cost = ddp["cost_of_communication"]
+    assert cost["config"] == "no_comm"
+    assert cost["step_ms"] == pytest.approx(ddp["profiled_step_ms"] - no_comm["profiled_step_ms"], abs=1e-6)
+    parts = [cost[f"{part}_ms"] for part in ddp["breakdown_ms"]]
+    assert sum(parts) == pytest.approx(cost["step_ms"], abs=1e-6)
+    assert no_comm["cost_of_communication"] is None
+    assert list(no_comm["exposed_communication_ms"]) == ["profiler", "no_sync", "no_comm"]
+    assert no_comm["exposed_communication_ms"]["no_comm"] is None
 
 
 def test_the_newest_record_has_the_curve_when_this_run_has_none(advised: tuple[Path, Outcome]) -> None:

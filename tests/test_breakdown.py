@@ -51,7 +51,7 @@ def test_a_step_alone_begins_with_its_first_work(file: Path) -> None:
 def test_communication_and_counts_of_a_step(file: Path) -> None:
     step = breakdown(ddp_steps(), file).steps[0]
     assert step.communication_ns == 400 * US
-    assert step.collectives == (("all_reduce", 200 * US), ("all_reduce", 200 * US))
+    assert [(one.what, one.ns) for one in step.collectives] == [("all_reduce", 200 * US)] * 2
     assert step.copies == {"HtoD": 1, "DtoD": 1}
 
 
@@ -101,7 +101,7 @@ def graph_steps() -> Recording:
 def test_every_kernel_of_a_graphs_replay_counts_though_they_share_a_launch(file: Path) -> None:
     for step in breakdown(graph_steps(), file).steps:
         assert step.parts_ns == (140 * US, 60 * US, 0, 0)
-        assert step.collectives == (("all_reduce", 100 * US),)
+        assert [(one.what, one.ns) for one in step.collectives] == [("all_reduce", 100 * US)]
 
 
 def test_a_graph_is_as_far_behind_the_host_as_its_first_kernel(file: Path) -> None:

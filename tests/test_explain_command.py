@@ -38,6 +38,16 @@ def test_it_prints_the_parts_of_each_rank_and_of_all(files: list[Path]) -> None:
     assert "late: rank 1 in 2 of 4 collectives" in outcome.output
 
 
+def test_it_prints_the_collectives_of_a_step_one_by_one_where_asked(files: list[Path]) -> None:
+    outcome = explain(*files, "--collectives")
+    rows = [line.split() for line in outcome.output.splitlines() if " all_reduce " in line]
+    # After the start of the backward pass, at 320 us of a step; the second has no compute beside it but 20 us.
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert rows[0][-4:] == ["0.10", "0.200", "0.200", "0.000"]
+    assert rows[1][-4:] == ["0.46", "0.125", "0.050", "0.115"]
+    assert " all_reduce " not in explain(*files).output
+
+
 def test_it_prints_json_with_the_words_of_a_record(files: list[Path]) -> None:
     info = json.loads(explain(*files, "--json").output)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)

@@ -60,6 +60,19 @@ def test_the_breakdown_is_shown_under_the_table(saved: tuple[Path, Outcome]) -> 
     assert below.splitlines()[4].startswith("ddp ")
 
 
+def test_the_buckets_of_a_test_profiled_alone_are_shown_and_recorded(saved: tuple[Path, Outcome]) -> None:
+    folder, outcome = saved
+    _, found, below = outcome.output.partition("the collectives of a step of ddp, after the start of its backward pass")
+    assert found
+    assert " all_reduce " in below
+    ledger = saved_record(folder)["ledger"]
+    assert ledger["one_to_one"]
+    (bucket,) = ledger["buckets"]
+    assert bucket["bytes"] == saved_record(folder)["bucket_bytes"][0]
+    assert bucket["largest_parameter"] in bucket["parameters"]
+    assert len(ledger["collectives"]) == 1
+
+
 def test_there_is_one_trace_a_rank_named_for_the_test(saved: tuple[Path, Outcome]) -> None:
     traces = saved[0] / "new" / "traces"
     names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.json.gz" for rank in range(2)]

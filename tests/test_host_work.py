@@ -52,7 +52,20 @@ def test_an_operator_of_another_thread_is_not_the_training_threads() -> None:
 
 
 def test_a_collective_is_counted_once_and_lasts_as_long_as_gloos_range() -> None:
-    assert step(*BACKWARD).collectives == (("all_reduce", 40),)
+    (only,) = step(*BACKWARD).collectives
+    assert (only.what, only.ns) == ("all_reduce", 40)
+
+
+def test_a_collective_is_ready_when_it_is_handed_over_and_exposed_where_nothing_computes() -> None:
+    (only,) = step(*BACKWARD).collectives
+    assert (only.ready_ns, only.start_ns, only.exposed_ns) == (12, 20, 40)
+    (only,) = step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::mm", TRAIN, 15, 50)).collectives
+    assert (only.ready_ns, only.exposed_ns) == (0, 10)
+
+
+def test_a_collective_whose_handing_over_was_not_seen_is_ready_nobody_knows_when() -> None:
+    (only,) = step(("aten::mm", TRAIN, 0, 50)).collectives
+    assert only.ready_ns is None
 
 
 def test_handing_over_a_collective_is_not_compute() -> None:

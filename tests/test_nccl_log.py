@@ -60,6 +60,13 @@ def test_the_choices_of_a_profiled_launch_are_those_since_it_began(ranks: RankSe
     assert found == {"algorithms_percent": {"AllGather": {"Ring/Simple": 100}}, "channels": {}}
 
 
+def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
+    arguments = {"workload": "vit_tiny", "config": "ddp", "world": ONE.name, "steps": 1, "warmup": 1, "compare": False}
+    ranks.run(ONE, "fixtures.ranks.training:train", {**arguments, "traces": ["trace.json"]}, doing="training")
+    assert call(ranks, "fixtures.explain.profiled_rank:nccl_choices") == [{"algorithms_percent": {}, "channels": {}}]
+
+
 def test_the_processes_of_a_run_are_its_ranks(sets: RankSets, ranks: RankSet) -> None:
     pids = call(ranks, WRITE, TWO, text="")
     assert set(pids) <= set(sets.processes())

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from fixtures.explain.breakdown import RankBreakdown
+from fixtures.explain.ledger import Bucket, Ledger, ledger
 from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
 from fixtures.explain.recordings import read
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.profiling import PROFILED_STEPS
 from fixtures.ranks.rank_sets import RankSets
@@ -19,14 +21,22 @@ WORLD = parse_world("2cpu")
 
 def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny") -> Breakdown:
     """Train under the profiler in two ranks and read what they wrote to ``folder``."""
+    return with_buckets(ranks, config, folder, workload=workload)[0]
+
+
+def with_buckets(
+    ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny"
+) -> tuple[Breakdown, tuple[Bucket, ...]]:
+    """The same, with DDP's buckets."""
     (launch,) = ranks.of(INTERCONNECTS["native"])
     traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
     arguments: dict[str, Any] = {"workload": workload, "config": config, "world": WORLD.name, "steps": 2, "warmup": 4}
     arguments |= {"compare": False, "traces": traces}
-    launch.run(WORLD, "fixtures.ranks.training:train", arguments, doing="profiling")
+    answers = launch.run(WORLD, "fixtures.ranks.training:train", arguments, doing="profiling")
     reading = {"traces": traces, "keep": True}
     found = launch.run(WORLD, "fixtures.explain.profiled_rank:break_down_trace", reading, doing="reading")
-    return over_ranks([RankBreakdown.from_json(one) for one in found])
+    buckets = tuple(map(Bucket.of, answers[0]["buckets"]))
+    return over_ranks([RankBreakdown.from_json(one) for one in found]), buckets
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +102,48 @@ def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Pa
 def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:
     assert {path.suffix for path in folder.iterdir()} == {".json"}
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+# Bucket by bucket
+
+
+@pytest.fixture(scope="module")
+def bucketed(two_ranks: RankSets, folder: Path) -> Ledger:
+    """Of several buckets."""
+    found = ledger(*with_buckets(two_ranks, "bucket_10mb", folder))
+    assert found is not None
+    return found
+
+
+def test_each_all_reduce_has_its_bucket_with_every_parameter_in_one(bucketed: Ledger) -> None:
+    assert bucketed.apart is None
+    names = [parameter.name for bucket in bucketed.buckets for parameter in bucket.parameters]
+    model = find_workload("vit_tiny").model()
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+    assert sum(bucket.bytes for bucket in bucketed.buckets) == sum(p.nbytes for p in model.parameters())
+
+
+def test_the_parameters_nearest_the_loss_are_in_the_first_bucket(bucketed: Ledger) -> None:
+    assert "head" in bucketed.buckets[0].parameters[0].name
+    assert len(bucketed.buckets) > 1
+    assert "head" not in " ".join(parameter.name for parameter in bucketed.buckets[-1].parameters)
+
+
+def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(bucketed: Ledger) -> None:
+    ready_ms = [one.ready_ms for one in bucketed.sent if one.ready_ms is not None]
+    assert len(ready_ms) == len(bucketed.sent)
+    assert 0 < ready_ms[0] < ready_ms[-1]
+    for one in bucketed.sent:
+        assert one.ready_ms is not None
+        assert one.ready_ms < one.start_ms
+        assert 0 < one.transfer_ms <= one.duration_ms
+        assert 0 <= one.exposed_ms <= one.duration_ms
+
+
+def test_a_hook_that_sends_several_collectives_a_bucket_is_not_told_bucket_by_bucket(
+    two_ranks: RankSets, folder: Path
+) -> None:
+    found = ledger(*with_buckets(two_ranks, "powersgd_rank1", folder))
+    assert found is not None
+    assert found.apart == "3 collectives a step for 1 bucket"
+    assert len(found.sent) == 3
