@@ -37,6 +37,7 @@ SETTINGS = Settings(
     require_baseline=False,
     explain="failures",
     traces=None,
+    nsys=None,
 )
 
 
