@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fixtures.judge.nights import differences, facts, read_nights
+from fixtures.judge.nights import around_records, read_nights
 from fixtures.judge.records import SCHEMA
 from tests.command_line import Outcome, run
 
@@ -77,8 +77,8 @@ def test_a_step_has_its_night_size_and_what_was_another_then(looked_at: Outcome,
     assert headline == f"{HERE}: 40 nights, 2026-09-01 to 2026-10-10"
     assert step == f"a step, first seen 2026-09-26 03:00, in {forty_nights / f'{25 * 37 % 101:03}.json'}"
     assert lines[:2] == [
+        "    2026-09-26: transport was P2P on 16 of 16 channels, is SHM on 16 of 16 channels",
         "    2026-09-26: torch 2.14.0 -> 2.15.0",
-        "    2026-09-26: transport P2P 16 -> SHM 16",
     ]
     (row,) = (line for line in lines if line.startswith("test_throughput["))
     test, percent, low, high, before, after, p, *when = row.split()
@@ -165,20 +165,15 @@ def test_a_record_of_other_suites_is_left_out(tmp_path: Path) -> None:
     assert read_nights([tmp_path]) == ({}, [f"{file}: has no benchmarks of ddp-perf"])
 
 
-def test_links_between_gpus_are_a_fact_in_words() -> None:
-    topology = {"links": "28 x NV18", "matrix": [["X"]], "devices": [{"pcie_generation": 1}], "p2p": {"0-1": "ok"}}
-    assert facts({"environment": {"topology": topology, "clocks": [1]}}, {}) == {"topology links": "28 x NV18"}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "line"),
-    [
-        ({"torch": "2.14"}, {"torch": "2.15"}, ["torch 2.14 -> 2.15"]),
-        ({}, {"variables NCCL_ALGO": "Ring"}, ["variables NCCL_ALGO none -> Ring"]),
-        ({"gpu_uuids": ["a", "b"]}, {"gpu_uuids": ["c", "d"]}, ["gpu_uuids a and 1 more -> c and 1 more"]),
-        ({"transport": {"P2P": 2}}, {"transport": {"P2P": 1, "SHM": 1}}, ["transport P2P 2 -> P2P 1, SHM 1"]),
-        ({"host": "a"}, {"host": "a"}, []),
-    ],
-)
-def test_a_difference_has_both_values(before: Record, after: Record, line: list[str]) -> None:
-    assert differences(before, after) == line
+def test_around_two_records_are_their_commits_software_and_machine() -> None:
+    before = night(1, topology={"links": "28 x NV18", "matrix": [["X"]]}, variables={"NCCL_ALGO": "Ring"})
+    after = night(2, torch="2.15.0", topology={"links": "28 x PIX", "matrix": [["Y"]]})
+    after["commit_info"] = {"id": "fedcba9876543210", "dirty": True}
+    assert around_records(before, after) == [
+        "commit 0123456789 -> fedcba9876 with changes",
+        "torch 2.14.0 -> 2.15.0",
+        "links between GPUs 28 x NV18 -> 28 x PIX",
+        "NCCL_ALGO Ring -> unset",
+    ]
+    assert around_records(before, before) == []
+    assert around_records({}, after) == []
