@@ -31,7 +31,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged_by(
     recorded: Path,
     tmp_path: Path,
-    *,
+    *arguments: str,
     tests: float,
     canaries: float,
     apart: float = 1,
@@ -52,7 +52,7 @@ def judged_by(
     for took in record["canaries"]["native"]["canaries"].values():
         took.update({look: [t / canaries for t in times] for look, times in took.items()})
     file.write_text(json.dumps(record))
-    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}")
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments)
     return outcome, json.loads((tmp_path / "now.json").read_text())
 
 
@@ -68,7 +68,8 @@ def test_a_record_has_the_canaries_before_and_after(recorded: Path) -> None:
 
 
 def test_a_machine_that_changed_is_said_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
-    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50)
+    # A busy core makes one test 5 ms slower than the others: that is no more than the machine does here.
+    outcome, now = judged_by(recorded, tmp_path, "--min-slowdown=50", tests=3, canaries=50)
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("the machine changed: ") == 1
     assert words(now) == {"excused"}
