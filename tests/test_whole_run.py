@@ -16,7 +16,8 @@ ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
 
 
 def perf(storage: Path, *arguments: str) -> Outcome:
-    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "40"})
+    """Steps so long that a busy core, which makes some 5 ms longer, changes them by little."""
+    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120"})
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def judged_by(
     recorded: Path,
     tmp_path: Path,
-    *arguments: str,
+    *,
     tests: float,
     canaries: float,
     apart: float = 1,
@@ -52,7 +53,7 @@ def judged_by(
     for took in record["canaries"]["native"]["canaries"].values():
         took.update({look: [t / canaries for t in times] for look, times in took.items()})
     file.write_text(json.dumps(record))
-    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments)
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}")
     return outcome, json.loads((tmp_path / "now.json").read_text())
 
 
@@ -68,8 +69,7 @@ def test_a_record_has_the_canaries_before_and_after(recorded: Path) -> None:
 
 
 def test_a_machine_that_changed_is_said_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
-    # A busy core makes one test 5 ms slower than the others: that is no more than the machine does here.
-    outcome, now = judged_by(recorded, tmp_path, "--min-slowdown=50", tests=3, canaries=50)
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50)
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("the machine changed: ") == 1
     assert words(now) == {"excused"}
