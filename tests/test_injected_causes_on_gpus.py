@@ -101,7 +101,7 @@ class Runs:
             "inside": {INJECT: "1"},
             "shm": P2P_OFF,
             "net": {**P2P_OFF, "NCCL_SHM_DISABLE": "1"},
-            "algorithm": {"NCCL_ALGO": "Tree"},
+            "algorithm": {"NCCL_ALGO": "allreduce:tree"},  # Tree alone leaves the other collectives without one
         }.get(name, {})
         own = sorted({cell[0] for cell in (injection.cell for injection in INJECTIONS.values())})
         quick = ("--launches=1", "--steps=6", "--warmup=4", "--false-alarms=90", "--min-slowdown=0.5")
