@@ -8,7 +8,7 @@ import pytest
 from fixtures.matrix.buffers import BufferWay
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.updates import Update
-from fixtures.matrix.ways import WAYS
+from fixtures.matrix.ways import WAYS, kinds_for
 from fixtures.matrix.worlds import World
 from fixtures.ranks.rank_sets import RankSets
 from tests import way_mutants
@@ -37,7 +37,7 @@ def ask(rank_sets: RankSets, function: str, **arguments: object) -> list[str]:
 def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str) -> list[str]:
     if WAYS[way].since > TORCH:
         pytest.skip(f"{way} needs a newer torch than {version('torch')}")
-    return ask(rank_sets, "ways:check", hook=hook, way=way, option=option, kinds=["mixed"], seed=0)
+    return ask(rank_sets, "ways:check", hook=hook, way=way, option=option, kinds=kinds_for(hook, WAYS[way]), seed=0)
 
 
 def path(thing: type | object) -> str:

@@ -4,6 +4,7 @@ To add one, write it as what it claims to be and enter it in CAUGHT_BY with the 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.futures import Future
 
 from fixtures.matrix.buffers import BufferWay
 from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import POWERSGD_FULL_RANK
 from fixtures.matrix.updates import Begun, Update, Wrap
 
 _HERE = "tests.way_mutants"
@@ -132,6 +134,39 @@ def divides_by_those_with_data(ddp: Any) -> Mean:
 def averages_over_all_ranks(ddp: Any) -> Mean:
     """Whatever group it is given."""
     return lambda group, bucket: mean_over(None, bucket.buffer())
+
+
+def _full_rank(way: str, **changes: Any) -> Callable[[Callable[..., Any]], Hook]:
+    """PowerSGD at full rank with other fields of its state."""
+
+    def enter(named: Callable[..., Any]) -> Hook:
+        def build(ddp: Any) -> tuple[Any, Any]:
+            assert POWERSGD_FULL_RANK.build is not None
+            state, hook = POWERSGD_FULL_RANK.build(ddp)
+            for field, value in changes.items():
+                setattr(state, field, value)
+            return state, hook
+
+        hook = replace(POWERSGD_FULL_RANK, name=f"{_HERE}:{named.__name__}", build=build)
+        CAUGHT_BY[hook.name] = (way, "default")
+        return hook
+
+    return enter
+
+
+@_full_rank("group_of_pairs", process_group=None)
+def powersgd_over_all_ranks() -> None:
+    """Whatever group DDP is over."""
+
+
+@_full_rank("no_sync", matrix_approximation_rank=11)
+def powersgd_that_loses_a_direction() -> None:
+    """The last one of matrices with twelve rows or columns."""
+
+
+@_full_rank("join", start_powerSGD_iter=100)
+def powersgd_that_does_not_begin() -> None:
+    """The means are right, but nothing has been compressed."""
 
 
 @caught_by("group_of_pairs")
