@@ -6,6 +6,7 @@ Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is 
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Literal
 
 import pytest
 
@@ -19,34 +20,48 @@ from fixtures.ranks.rank_sets import RankSets
 MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 
 
+Backend = Literal["gloo", "nccl"]
+RANKS = max(bug.ranks for bug in UPSTREAM_BUGS.values())
+
+
 class BugShows(AssertionError):
     """The bug did what it is known for. Whatever else goes wrong is a failure of its own."""
 
 
 @pytest.fixture(scope="module")
-def upstream_ranks(request: pytest.FixtureRequest) -> Iterator[RankSets]:
-    """Two ranks on the CPU over gloo on every machine: there the bugs were seen."""
-    sets = RankSets(
-        launches=1,
-        size=max(bug.ranks for bug in UPSTREAM_BUGS.values()),
-        on_gpu=False,
-        rank_timeout_s=request.config.stash[SETTINGS].rank_timeout_s,
-        say=lambda text: None,
-    )
+def upstream_ranks(request: pytest.FixtureRequest) -> Iterator[dict[Backend, RankSets]]:
+    """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs."""
+    settings = request.config.stash[SETTINGS]
+    backends: tuple[Backend, ...] = ("gloo", "nccl") if len(settings.gpus) >= RANKS else ("gloo",)
+    every = {
+        backend: RankSets(
+            launches=1,
+            size=RANKS,
+            on_gpu=backend == "nccl",
+            rank_timeout_s=settings.rank_timeout_s,
+            say=lambda text: None,
+        )
+        for backend in backends
+    }
     try:
-        yield sets
+        yield every
     finally:
-        sets.close()
+        for sets in every.values():
+            sets.close()
 
 
-def what_is_wrong(sets: RankSets, bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None) -> list[str]:
+def what_is_wrong(
+    every: dict[Backend, RankSets], bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None
+) -> list[str]:
     """A line for each thing that a rank found wrong; raises RankFailure."""
-    (ranks,) = sets.of(INTERCONNECTS["native"])
+    if bug.backend not in every:
+        pytest.skip(f"{bug.name} is seen over {bug.backend} only, which needs {bug.ranks} GPUs")
+    (ranks,) = every[bug.backend].of(INTERCONNECTS["native"])
     patience_s = ranks.rank_timeout_s
     ranks.rank_timeout_s = silence_s or patience_s
     try:
         answers = ranks.run(
-            World(backend="gloo", size=bug.ranks),
+            World(backend=bug.backend, size=bug.ranks),
             f"fixtures.ranks.equivalence.upstream.{bug.reproducer}",
             {"avoid": avoid},
             doing=f"{bug.name}{', avoided' if avoid else ''}",
@@ -65,7 +80,7 @@ def expected(bug: UpstreamBug) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name, marks=expected(bug)) for bug in UPSTREAM_BUGS.values()])
-def test_gradients_upstream(upstream_ranks: RankSets, bug: UpstreamBug) -> None:
+def test_gradients_upstream(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
     if bug.silence_s is not None:  # what a first DDP imports is silent too
         what_is_wrong(upstream_ranks, bug, avoid=True)
     try:
@@ -79,7 +94,7 @@ def test_gradients_upstream(upstream_ranks: RankSets, bug: UpstreamBug) -> None:
 
 
 @pytest.mark.parametrize("bug", UPSTREAM_BUGS.values(), ids=UPSTREAM_BUGS)
-def test_gradients_upstream_avoided(upstream_ranks: RankSets, bug: UpstreamBug) -> None:
+def test_gradients_upstream_avoided(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
     try:
         wrong = what_is_wrong(upstream_ranks, bug, avoid=True)
     except RankFailure as failure:
