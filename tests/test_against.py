@@ -151,6 +151,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "src/my_job").mkdir(parents=True)
     (top / "src/my_job/__init__.py").touch()
     (top / "src/my_job/training.py").write_text(JOB.replace("SLEEP_S", "0.02"))
+    (top / ".gitignore").write_text("__pycache__/\n")
     git(top, "init", "--quiet")
     git(top, "add", "--all")
     git(top, "commit", "--quiet", "--message=first")
