@@ -1,10 +1,14 @@
 """Live ranks that several test files use."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from fixtures.ranks.rank_sets import RankSets
+
+# What a shell starts in the background ignores it, and so would every run that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
