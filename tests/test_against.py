@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
 from tests.workloads_for_tests import STEP_MS
 
 OTHER_STEP_MS, OUR_STEP_MS = "20", "60"
@@ -175,6 +176,26 @@ def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(reposi
 def test_the_checkout_is_as_it_was(repository: Path) -> None:
     assert git(repository, "status", "--short") == " M src/my_job/training.py\n"
     assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path) -> None:
+    waiting = (
+        "import sys, time; from pathlib import Path; from fixtures.ranks.revision import Revision, checked_out\n"
+        "revision = Revision(named='HEAD', commit='HEAD', repository=Path(sys.argv[1]), modules=())\n"
+        "with checked_out(revision) as there: print(there.tree, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting, str(repository)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        tree = Path(run.stdout.readline().strip())
+        assert (tree / "src/my_job/training.py").is_file()
+        run.kill()
+    deadline = time.monotonic() + 10
+    while tree.parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not tree.parent.exists()
+    git(repository, "worktree", "prune")  # what git itself does now and then
 
 
 def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
