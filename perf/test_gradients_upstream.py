@@ -6,21 +6,17 @@ Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is 
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Literal
 
 import pytest
 
 from fixtures.judge.settings import SETTINGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import Backend, World
 from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_sets import RankSets
 
 MAJOR, MINOR = map(int, version("torch").split(".")[:2])
-
-
-Backend = Literal["gloo", "nccl"]
 RANKS = max(bug.ranks for bug in UPSTREAM_BUGS.values())
 
 
@@ -29,25 +25,19 @@ class BugShows(AssertionError):
 
 
 @pytest.fixture(scope="module")
-def upstream_ranks(request: pytest.FixtureRequest) -> Iterator[dict[Backend, RankSets]]:
-    """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs."""
+def upstream_ranks(request: pytest.FixtureRequest, gradient_ranks: RankSets) -> Iterator[dict[Backend, RankSets]]:
+    """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs.
+
+    Their own on the CPU, since some bugs kill them or hang.
+    """
     settings = request.config.stash[SETTINGS]
-    backends: tuple[Backend, ...] = ("gloo", "nccl") if len(settings.gpus) >= RANKS else ("gloo",)
-    every = {
-        backend: RankSets(
-            launches=1,
-            size=RANKS,
-            on_gpu=backend == "nccl",
-            rank_timeout_s=settings.rank_timeout_s,
-            say=lambda text: None,
-        )
-        for backend in backends
-    }
+    on_cpu = RankSets(
+        launches=1, size=RANKS, on_gpu=False, rank_timeout_s=settings.rank_timeout_s, say=lambda text: None
+    )
     try:
-        yield every
+        yield {"gloo": on_cpu} if len(settings.gpus) < RANKS else {"gloo": on_cpu, "nccl": gradient_ranks}
     finally:
-        for sets in every.values():
-            sets.close()
+        on_cpu.close()
 
 
 def what_is_wrong(

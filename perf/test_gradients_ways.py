@@ -38,7 +38,7 @@ def test_gradients_ways(promise: Promise, gradient_world: str, playing_hook: str
 @pytest.mark.parametrize("option", UPDATE_OPTIONS)
 @pytest.mark.parametrize("update", UPDATES)
 def test_gradients_ways_to_step(promise: Promise, gradient_world: str, update: str, option: str) -> None:
-    if reason := UPDATES[update].why_not(on_cpu=gradient_world.endswith("cpu")):
+    if reason := UPDATES[update].why_not(option, on_cpu=gradient_world.endswith("cpu")):
         pytest.skip(reason)
     promise(gradient_world, "updates:check", update=update, optimizers=optimizers_for(option), option=option, seed=0)
 

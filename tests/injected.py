@@ -83,16 +83,34 @@ def _late_gpu_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _oversized_model() -> "nn.Module":
-    """Injected: six of the layers are two of the same number of parameters. A bucket holds a parameter whole."""
+    """Injected: all layers but one are one layer of as many parameters, whose gradient comes last. A bucket holds a
+    parameter whole, so nearly everything is sent after the backward pass, which takes long enough to send it meanwhile.
+    """
+    import torch
     from torch import nn
 
-    wide = 3 * _WIDTH
-    sizes = (
-        [(_WIDTH, wide), (wide, _WIDTH), *[(_WIDTH, _WIDTH)] * (_LAYERS - 6)]
-        if INJECTED
-        else [(_WIDTH, _WIDTH)] * _LAYERS
-    )
-    return nn.Sequential(*(nn.Linear(*size, bias=False) for size in sizes))
+    class Delayed(nn.Module):
+        """Keeps one SM busy for about half a millisecond a layer in the backward pass; NCCL has the others."""
+
+        def __init__(self, layers: int) -> None:
+            super().__init__()
+            self._cycles = layers * 1_000_000
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            inputs.register_hook(lambda gradient: torch.cuda._sleep(self._cycles))
+            return inputs
+
+    class Folded(nn.Module):
+        def forward(self, wide: "Tensor") -> "Tensor":
+            folded: Tensor = wide.unflatten(-1, (-1, _WIDTH)).sum(-2)
+            return folded
+
+    def linear(layers: int) -> nn.Module:
+        return nn.Linear(_WIDTH, layers * _WIDTH, bias=False)
+
+    if INJECTED:
+        return nn.Sequential(linear(_LAYERS - 1), Folded(), Delayed(_LAYERS - 1), linear(1), Delayed(1))
+    return nn.Sequential(*(module for _ in range(_LAYERS) for module in (linear(1), Delayed(1))))
 
 
 def _unviewed_model() -> "nn.Module":

@@ -37,6 +37,11 @@ def _sample() -> "tuple[Tensor, ...]":
     return (torch.ones(64),)
 
 
+def _slow_sample() -> "tuple[Tensor, ...]":
+    time.sleep(0.4)
+    return _sample()
+
+
 def _optimizer(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
     from torch.optim import SGD
 
@@ -129,5 +134,6 @@ interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
+starved = replace(steady, name="starved", sample=_slow_sample)
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"
