@@ -69,6 +69,15 @@ def expected(bug: UpstreamBug) -> list[pytest.MarkDecorator]:
     return [pytest.mark.xfail(raises=BugShows, strict=True, reason=reason)]
 
 
+@pytest.mark.parametrize("bug", UPSTREAM_BUGS.values(), ids=UPSTREAM_BUGS)
+def test_gradients_upstream_avoided(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
+    try:
+        wrong = what_is_wrong(upstream_ranks, bug, avoid=True)
+    except RankFailure as failure:
+        raise pytest.fail.Exception(str(failure), pytrace=False) from None
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name, marks=expected(bug)) for bug in UPSTREAM_BUGS.values()])
 def test_gradients_upstream(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
     if bug.silence_s is not None:  # what a first DDP imports is silent too
@@ -81,12 +90,3 @@ def test_gradients_upstream(upstream_ranks: dict[Backend, RankSets], bug: Upstre
         raise BugShows(str(failure)) from None
     if wrong:
         raise BugShows("\n".join(wrong))
-
-
-@pytest.mark.parametrize("bug", UPSTREAM_BUGS.values(), ids=UPSTREAM_BUGS)
-def test_gradients_upstream_avoided(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
-    try:
-        wrong = what_is_wrong(upstream_ranks, bug, avoid=True)
-    except RankFailure as failure:
-        raise pytest.fail.Exception(str(failure), pytrace=False) from None
-    assert not wrong, "\n".join(wrong)

@@ -17,6 +17,9 @@ POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hoo
 AVERAGER = f"{_ALGORITHMS}.model_averaging.averagers:PeriodicModelAverager"
 MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 
+# On GPUs two ranks and all of them: what divides inexactly is held to its bound by test_gradients.py.
+pytestmark = pytest.mark.two_worlds
+
 
 def skip_unless_it_runs(world: str, hook: str, way: str, option: str) -> None:
     """Skip with the reason when this torch, its DDP or this backend cannot do it."""
