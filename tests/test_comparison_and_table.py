@@ -1,5 +1,6 @@
 """What a speed means beside the others, and the lines of the table, from measurements made by hand."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world, worlds_of
-from fixtures.report.table import best_lines, report_lines
+from fixtures.report.table import best_lines, blunt_lines, report_lines
 
 SETTINGS = Settings(
     gpus=Gpus(),
@@ -258,3 +259,23 @@ def test_the_best_stand_under_the_table_of_their_world() -> None:
         "best lossless: ddp, 8.00",
         "best lossy: bf16, 9.00",
     ]
+
+
+# What only a large slowdown would be told of
+
+
+def test_an_ok_that_says_little_is_said_to() -> None:
+    far_apart = judge([0.1], [[0.1], [0.2]])
+    assert far_apart.word == "ok"
+    assert far_apart.threshold_percent is not None
+    (line,) = blunt_lines([far_apart, judge([0.1], [[0.1], [0.1]])])
+    assert line.startswith(f"1 of 2 tests would be called slower only from +{far_apart.threshold_percent:.0f} % on: ")
+
+
+def test_thresholds_that_differ_are_named_from_the_least_to_the_most() -> None:
+    (line,) = blunt_lines([judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.4]])])
+    assert re.match(r"2 of 2 tests would be called slower only from \+\d+ % on \(or up to \+\d+ %\): ", line)
+
+
+def test_records_that_lie_close_and_none_at_all_are_not_said_to_be_blunt() -> None:
+    assert blunt_lines([judge([0.1], [[0.1], [0.1]]), judge([0.1], [])]) == []
