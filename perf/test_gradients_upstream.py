@@ -4,7 +4,7 @@ Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 import pytest
@@ -14,10 +14,14 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
 from fixtures.matrix.worlds import Backend, World
 from fixtures.ranks.failure import RankFailure
+from fixtures.ranks.rank_set import RankSet
 from fixtures.ranks.rank_sets import RankSets
 
 MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 RANKS = max(bug.ranks for bug in UPSTREAM_BUGS.values())
+
+# Live ranks for each backend that this machine has.
+UpstreamRanks = dict[Backend, Callable[[], RankSet]]
 
 
 class BugShows(AssertionError):
@@ -25,7 +29,7 @@ class BugShows(AssertionError):
 
 
 @pytest.fixture(scope="module")
-def upstream_ranks(request: pytest.FixtureRequest, gradient_ranks: RankSets) -> Iterator[dict[Backend, RankSets]]:
+def upstream_ranks(request: pytest.FixtureRequest, gradient_ranks: RankSets) -> Iterator[UpstreamRanks]:
     """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs.
 
     Their own on the CPU, since some bugs kill them or hang.
@@ -34,19 +38,21 @@ def upstream_ranks(request: pytest.FixtureRequest, gradient_ranks: RankSets) -> 
     on_cpu = RankSets(
         launches=1, size=RANKS, on_gpu=False, rank_timeout_s=settings.rank_timeout_s, say=lambda text: None
     )
+    every: UpstreamRanks = {"gloo": lambda: on_cpu.of(INTERCONNECTS["native"])[0]}
+    if len(settings.gpus) >= RANKS:
+        interconnect = next(iter(settings.interconnects.values()))  # as the other gradient tests
+        every["nccl"] = lambda: gradient_ranks.of(interconnect)[0]
     try:
-        yield {"gloo": on_cpu} if len(settings.gpus) < RANKS else {"gloo": on_cpu, "nccl": gradient_ranks}
+        yield every
     finally:
         on_cpu.close()
 
 
-def what_is_wrong(
-    every: dict[Backend, RankSets], bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None
-) -> list[str]:
+def what_is_wrong(every: UpstreamRanks, bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None) -> list[str]:
     """A line for each thing that a rank found wrong; raises RankFailure."""
     if bug.backend not in every:
         pytest.skip(f"{bug.name} is seen over {bug.backend} only, which needs {bug.ranks} GPUs")
-    (ranks,) = every[bug.backend].of(INTERCONNECTS["native"])
+    ranks = every[bug.backend]()
     patience_s = ranks.rank_timeout_s
     ranks.rank_timeout_s = silence_s or patience_s
     try:
@@ -70,7 +76,7 @@ def expected(bug: UpstreamBug) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize("bug", UPSTREAM_BUGS.values(), ids=UPSTREAM_BUGS)
-def test_gradients_upstream_avoided(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
+def test_gradients_upstream_avoided(upstream_ranks: UpstreamRanks, bug: UpstreamBug) -> None:
     try:
         wrong = what_is_wrong(upstream_ranks, bug, avoid=True)
     except RankFailure as failure:
@@ -79,7 +85,7 @@ def test_gradients_upstream_avoided(upstream_ranks: dict[Backend, RankSets], bug
 
 
 @pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.name, marks=expected(bug)) for bug in UPSTREAM_BUGS.values()])
-def test_gradients_upstream(upstream_ranks: dict[Backend, RankSets], bug: UpstreamBug) -> None:
+def test_gradients_upstream(upstream_ranks: UpstreamRanks, bug: UpstreamBug) -> None:
     if bug.silence_s is not None:  # what a first DDP imports is silent too
         what_is_wrong(upstream_ranks, bug, avoid=True)
     try:

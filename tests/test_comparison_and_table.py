@@ -268,14 +268,18 @@ def test_an_ok_that_says_little_is_said_to() -> None:
     far_apart = judge([0.1], [[0.1], [0.2]])
     assert far_apart.word == "ok"
     assert far_apart.threshold_percent is not None
-    (line,) = blunt_lines([far_apart, judge([0.1], [[0.1], [0.1]])])
+    (line,) = blunt_lines([far_apart, judge([0.1], [[0.1], [0.1]])], 1)
     assert line.startswith(f"1 of 2 tests would be called slower only from +{far_apart.threshold_percent:.0f} % on: ")
 
 
 def test_thresholds_that_differ_are_named_from_the_least_to_the_most() -> None:
-    (line,) = blunt_lines([judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.4]])])
-    assert re.match(r"2 of 2 tests would be called slower only from \+\d+ % on \(or up to \+\d+ %\): ", line)
+    (line,) = blunt_lines([judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.4]])], 1)
+    assert re.match(r"2 of 2 tests would be called slower only from \+\d+ to \+\d+ % on: ", line)
 
 
 def test_records_that_lie_close_and_none_at_all_are_not_said_to_be_blunt() -> None:
-    assert blunt_lines([judge([0.1], [[0.1], [0.1]]), judge([0.1], [])]) == []
+    assert blunt_lines([judge([0.1], [[0.1], [0.1]]), judge([0.1], [])], 1) == []
+
+
+def test_a_threshold_that_was_asked_for_is_not_the_records_fault() -> None:
+    assert blunt_lines([judge([0.1], [[0.1], [0.1]], min_slowdown_percent=30)], 30) == []

@@ -7,58 +7,51 @@ from typing import Any
 import pytest
 
 from fixtures.explain.breakdown import RankBreakdown
-from fixtures.explain.ranks_breakdown import over_ranks
-from fixtures.matrix.configs import find_config
+from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.ranks.feed import loaded_ahead, loader_workers
+from fixtures.ranks.feed import loader_workers
 from fixtures.ranks.rank_sets import RankSets
 
 WORLD = parse_world("1cpu")
-LOADER = find_config("feed_loader")
-WORKERS = loader_workers(LOADER, WORLD)
-# Two samples of 400 ms, from WORKERS processes at once.
-STARVED_S = 0.8 / WORKERS
+WORKERS = loader_workers(WORLD)
+# What the workers of a workload need for a batch, in seconds. Its step alone takes 100 ms.
+STARVED = {"starved": 0.4, "just_starved": 0.13}
 
 
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("traces") / "rank0.json"
+def run(ranks: RankSets, function: str, **arguments: Any) -> Any:
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    return launch.run(WORLD, function, arguments, doing="being starved")
 
 
-@pytest.fixture(scope="module")
-def answer(two_ranks: RankSets, trace: Path) -> dict[str, Any]:
-    (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {
-        "workload": "tests.workloads_for_tests:starved",
-        "config": LOADER.name,
-        "world": WORLD.name,
-        "steps": 2 * WORKERS,
-        "warmup": 1,
-        "compare": False,
-        "traces": [str(trace)],
-    }
-    (found,) = launch.run(WORLD, "fixtures.ranks.training:train", arguments, doing="being starved")
+def trained(ranks: RankSets, workload: str, **more: Any) -> dict[str, Any]:
+    reference = f"tests.workloads_for_tests:{workload}"
+    arguments = {"workload": reference, "config": "feed_loader", "world": WORLD.name, "warmup": 1, "compare": False}
+    (found,) = run(ranks, "fixtures.ranks.training:train", **arguments, **more)
     return dict(found)
 
 
-def test_a_measured_step_is_as_long_as_the_workers_take(answer: dict[str, Any]) -> None:
-    """Without what was loaded before the first step, and without steps that pass while another one waits for all."""
+@pytest.mark.parametrize("workload", STARVED)
+def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, workload: str) -> None:
+    """Without what lay ready after the first step, and without steps that pass while another one waits for all."""
+    answer = trained(two_ranks, workload, steps=2 * WORKERS)
     assert len(answer["step_s"]) == 2
-    assert median(answer["step_s"]) == pytest.approx(STARVED_S, rel=0.25)
-    assert median(answer["phases_s"]["input"]) > STARVED_S / 2
+    assert median(answer["step_s"]) == pytest.approx(STARVED[workload], rel=0.15)
 
 
-def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, answer: dict[str, Any], trace: Path) -> None:
-    (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    reading = {"traces": [str(trace)], "keep": True}
-    found = launch.run(WORLD, "fixtures.explain.profiled_rank:break_down_trace", reading, doing="reading")
-    step = over_ranks([RankBreakdown.from_json(one) for one in found])
+def test_fewer_steps_than_workers_are_a_round(two_ranks: RankSets) -> None:
+    assert len(trained(two_ranks, "just_starved", steps=1)["step_s"]) == 1
+
+
+def profiled(ranks: RankSets, workload: str, trace: Path) -> Breakdown:
+    trained(ranks, workload, steps=1, traces=[str(trace)])
+    found = run(ranks, "fixtures.explain.profiled_rank:break_down_trace", traces=[str(trace)], keep=True)
+    return over_ranks([RankBreakdown.from_json(one) for one in found])
+
+
+@pytest.mark.parametrize("workload", STARVED)
+def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str, tmp_path: Path) -> None:
+    """Without what was loaded while the profiler started."""
+    step = profiled(two_ranks, workload, tmp_path / "rank0.json")
     assert len(step.ranks[0].steps) % WORKERS == 0
-    assert step.step_ms == pytest.approx(1e3 * STARVED_S, rel=0.25)
-    assert step.parts_ms["idle"] > step.step_ms / 2
-
-
-def test_other_feeds_have_nothing_ahead() -> None:
-    for feed in ("feed_pinned", "feed_resident", "ddp"):
-        assert (loader_workers(find_config(feed), WORLD), loaded_ahead(find_config(feed), WORLD)) == (1, 0)
+    assert step.step_ms == pytest.approx(1e3 * STARVED[workload], rel=0.15)

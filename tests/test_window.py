@@ -17,7 +17,7 @@ from fixtures.judge.measurement import Launch
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from fixtures.ranks.rank_sets import RankSets
-from fixtures.ranks.window import BLOCK, blocks, enough, in_turn, steps_below
+from fixtures.ranks.window import BLOCK, blocks, by_round, enough, steps_below
 from tests.command_line import pytest_perf
 from tests.test_comparison_and_table import SETTINGS
 
@@ -155,11 +155,10 @@ def test_the_precision_is_a_quarter_of_the_smallest_slowdown_but_no_coarser_than
 def test_a_round_of_slow_workers_is_as_long_as_they_take() -> None:
     """Three batches come at once, the fourth with the next load: the median step would be a quarter of the mean."""
     steps = [1.0, 1.0, 1.0, 13.0] * 5
-    assert in_turn(steps, 4) == [4.0] * 5
-    assert in_turn(steps, 1) == steps
+    assert by_round(steps, 4) == [4.0] * 5
+    assert by_round(steps, 1) == steps
 
 
-def test_a_round_that_is_not_whole_counts_only_where_there_is_no_other() -> None:
-    assert in_turn([1.0, 3.0, 50.0], 2) == [2.0]
-    assert in_turn([1.0, 3.0], 8) == [2.0]
-    assert in_turn([], 8) == []
+@pytest.mark.parametrize(("most", "workers", "sizes"), [(24, 8, [8, 8, 8]), (21, 7, [14, 7]), (20, 1, [8, 8, 4])])
+def test_blocks_are_whole_rounds(most: int, workers: int, sizes: list[int]) -> None:
+    assert blocks(most, workers) == sizes

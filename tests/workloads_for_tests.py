@@ -37,8 +37,12 @@ def _sample() -> "tuple[Tensor, ...]":
     return (torch.ones(64),)
 
 
-def _slow_sample() -> "tuple[Tensor, ...]":
-    time.sleep(0.4)
+def _sample_every(batch_s: float) -> "tuple[Tensor, ...]":
+    """As slow as it takes for all workers together to need so long for a batch of two, in a world of one."""
+    from fixtures.matrix.worlds import parse_world
+    from fixtures.ranks.feed import loader_workers
+
+    time.sleep(batch_s * loader_workers(parse_world("1cpu")) / 2)
     return _sample()
 
 
@@ -50,6 +54,12 @@ def _optimizer(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
 
 def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    time.sleep(0.1)
     loss: Tensor = model(inputs).square().mean()
     return loss
 
@@ -134,6 +144,8 @@ interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
-starved = replace(steady, name="starved", sample=_slow_sample)
+
+starved = replace(steady, name="starved", sample=lambda: _sample_every(0.4), loss=_tenth_loss)
+just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"
