@@ -39,7 +39,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     """Three times as slow here as there."""
     folder = tmp_path_factory.mktemp("slower")
     files = (f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}")
-    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=3", "--explain=none")
+    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=3", f"--traces={folder / 'traces'}")
     return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
 
 
@@ -55,8 +55,17 @@ def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Ou
     assert re.search(r"slower by 1\d\d\.\d+ % than the other build \(95 % interval", outcome.output)
 
 
-def test_why_it_is_slower_is_said(slower: tuple[Outcome, Path]) -> None:
-    assert re.search(r"\+[345]\d(\.\d)? ms a step: in forward \+[345]\d(\.\d)? ms", slower[0].output)
+def test_why_it_is_slower_is_said_from_the_breakdowns_of_both(slower: tuple[Outcome, Path]) -> None:
+    ms = r"\+[345]\d(\.\d)? ms"
+    assert re.search(rf"{ms} a step: idle {ms}( \(rough\))?, in forward {ms}", slower[0].output), slower[0].output
+
+
+def test_traces_of_both_builds_are_kept(slower: tuple[Outcome, Path]) -> None:
+    names = sorted(path.name for path in (slower[1] / "traces").iterdir())
+    assert [name.removeprefix("test_scaling-steady-2cpu-ddp-") for name in names] == [
+        *("of-the-other-build-rank0.json.gz", "of-the-other-build-rank1.json.gz"),
+        *("rank0.json.gz", "rank1.json.gz"),
+    ]
 
 
 def test_the_record_has_both_sides(slower: tuple[Outcome, Path]) -> None:
@@ -92,6 +101,36 @@ def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path
     assert outcome.exit_code == 0, outcome.output
     assert record(tmp_path)["verdict"]["word"] in ("ok", "undecided")
     assert record(tmp_path)["against"]["pairs"] in (2, 3)
+
+
+SLOW_ALL_REDUCE = """
+import os, sys, time
+if "DDP_PERF_TESTS_SLOW" in os.environ and "spawn_main" in " ".join(sys.orig_argv):
+    from torch import distributed
+    fast = distributed.all_reduce
+    def slow(*arguments, **more):
+        time.sleep(0.05)
+        return fast(*arguments, **more)
+    distributed.all_reduce = slow
+"""
+
+
+def test_bare_all_reduces_are_compared_as_steps_are(tmp_path: Path) -> None:
+    """An all-reduce that takes 50 ms longer in this build."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_ALL_REDUCE)
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec env -u DDP_PERF_TESTS_SLOW "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    outcome = pytest_perf(
+        *(tmp_path / "baselines", "perf/test_collectives.py", "-k", "all_reduce_64kb", *QUICK, "--launches=2"),
+        *("--against", str(other), f"--benchmark-json={tmp_path / 'run.json'}"),
+        variables={"PYTHONPATH": str(tmp_path), "DDP_PERF_TESTS_SLOW": "1"},
+    )
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(r"slower by [\d.]+ % than the other build", outcome.output)
+    row = r"test_collectives\[2cpu-all_reduce_64kb\] +5\d\.\d+ +[\d.]+ +\+"
+    assert re.search(row, outcome.output.partition("here against ")[2]), outcome.output
+    assert min(record(tmp_path)["launch_medians_s"]) > 0.05 > max(record(tmp_path)["against"]["launch_medians_s"])
 
 
 @pytest.fixture(scope="module")
