@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from fixtures.explain.cause import Snapshot, cause
+from fixtures.judge.baselines import Recorded
+from fixtures.judge.measure import cause_since
 
 INFO: dict[str, Any] = {
     "steps_per_s": 10.0,
@@ -139,3 +141,41 @@ def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(inf
 def test_a_record_that_was_not_profiled_tells_what_it_has() -> None:
     bare = Snapshot(info={"steps_per_s": 10.0}, environment={})
     assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
+
+
+# Of which record the breakdown is
+
+
+def recorded(**profiled: float) -> tuple[Recorded, Snapshot]:
+    """Records of 100 ms a step of which the newest was not profiled, and, by file, older ones that were, with their
+    steps/s."""
+    last = Snapshot(info={"steps_per_s": 10.0}, environment=SOFTWARE)
+    older = {
+        f"{name}.json": Snapshot(info={**INFO, "steps_per_s": speed}, environment=SOFTWARE)
+        for name, speed in profiled.items()
+    }
+    return Recorded(workload="vit_l_32", last=last, profiled=older), last
+
+
+NOW = Snapshot(
+    info={**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["breakdown_ms"], "idle": 16.0}},
+    environment=SOFTWARE,
+)
+
+
+def test_an_older_record_that_was_profiled_says_which_part_grew() -> None:
+    told = cause_since(*recorded(older=11.0, newer=10.0), NOW)
+    assert told.startswith("since newer.json, the newest record of it that was profiled: +12 ms a step: idle +12 ms")
+
+
+def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
+    assert cause_since(*recorded(older=8.0), NOW).startswith("+12 ms a step")
+
+
+def test_that_no_record_was_profiled_is_said_with_the_option() -> None:
+    assert cause_since(*recorded(), NOW).endswith("no record of it was profiled, which --explain all does")
+
+
+def test_without_a_profile_now_the_newest_record_is_enough() -> None:
+    now = Snapshot(info={"steps_per_s": 1 / 0.112}, environment=SOFTWARE)
+    assert cause_since(*recorded(older=10.0), now) == "+12 ms a step; nothing else that is recorded differs"
