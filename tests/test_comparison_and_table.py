@@ -183,6 +183,28 @@ def test_without_anything_that_spoils_there_is_no_such_column() -> None:
     assert not any("remarks" in line for line in lines(DDP, BF16))
 
 
+def bucketed(config: str, *bucket_mb: float, largest_mb: float = 154.4) -> Measurement:
+    """Measured with these buckets, of a model whose largest parameter is that of gpt2_124m."""
+    gradients = ((round(1e6 * largest_mb), 4), (3072, 4))
+    sizes = tuple(round(1e6 * size) for size in bucket_mb)
+    launches = (replace(launch(0.1), bucket_bytes=sizes, gradients=gradients),)
+    return measured(config, 0, workload="gpt2_124m", launches=launches)
+
+
+def test_buckets_that_cannot_be_as_small_as_asked_are_said_once_with_their_sizes() -> None:
+    small = [bucketed(f"{hook}bucket_10mb", 11.8, 12.1, 164.6) for hook in ("", "bf16-")]
+    table = lines(*small, bucketed("bucket_50mb", 54.3, 180.2), bucketed("bucket_400mb", 420, 78))
+    assert [line for line in table if "never smaller" in line] == [
+        "a bucket is never smaller than its largest parameter, here of 154.4 MB: the largest bucket has "
+        "164.6 MB with bucket_cap_mb=10 (10.5 MB), 180.2 MB with bucket_cap_mb=50 (52.4 MB)"
+    ]
+
+
+def test_a_bucket_that_is_full_and_no_more_is_not_said_nor_one_whose_size_nobody_asked_for() -> None:
+    full = bucketed("bucket_10mb", 11.8, 12.1, largest_mb=2)
+    assert not any("never smaller" in line for line in lines(full, bucketed("ddp_default", 164.6)))
+
+
 def test_each_workload_world_and_interconnect_has_a_table_with_its_transport() -> None:
     table = lines(measured("ddp", 4, interconnect="shm"), SINGLE, DDP, measured("ddp", 7, workload="resnet50"))
     assert [line for line in table if "samples a rank" in line] == [
