@@ -231,8 +231,13 @@ def test_the_record_has_the_prediction_beside_the_measurement(advised: tuple[Pat
 
 
 def test_the_three_ways_stand_in_the_record_and_side_by_side(advised: tuple[Path, Outcome]) -> None:
-    ways = info_of(advised[0], "test_throughput[wide-2cpu-ddp]")["exposed_communication_ms"]
+    info = info_of(advised[0], "test_throughput[wide-2cpu-ddp]")
+    ways = info["exposed_communication_ms"]
     assert list(ways) == ["profiler", "no_sync", "no_comm"]
+    apart_ms = max(ways.values()) - min(ways.values())
+    assert info["exposed_communication_disagreement_percent"] == pytest.approx(
+        100 * apart_ms / max(map(abs, ways.values()))
+    )
     _, _, below = advised[1].output.partition("what communication costs a step of wide on 2cpu")
     (row,) = [line for line in below.splitlines()[:8] if line.startswith("ddp ")]
     assert f"{ways['no_sync']:.2f} " in row

@@ -10,9 +10,13 @@ from fixtures.explain.cost import Cost
 from fixtures.explain.exposed import Exposed
 from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
 from fixtures.explain.recordings import read
-from fixtures.report.cost import cost_lines
+from fixtures.judge.run import Judged, Run
+from fixtures.judge.verdict import judge
+from fixtures.matrix.configs import CONFIGS, THROUGHPUT
+from fixtures.report.cost import cost_lines, exposed_lines
 from tests.h200 import broken_down
 from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording
+from tests.test_comparison_and_table import SETTINGS, launch, measured
 
 ADDED = "void at::native::vectorized_elementwise_kernel<4, MulFunctor<float>>"
 
@@ -96,7 +100,7 @@ def test_without_a_breakdown_of_no_comm_it_is_said_once_what_would_tell() -> Non
     lines = cost_lines({"ddp_default": alone, "bf16": replace(alone, step_ms=91.78)})
     assert [line.partition(":")[0] for line in lines[-3:-1]] == ["ddp_default", "bf16"]
     assert "disagree by 89 %" in lines[-2]
-    assert lines[-1].endswith("profile it in the same run")
+    assert lines[-1].endswith("profile both in one run")
 
 
 def test_ways_that_agree_need_no_words() -> None:
@@ -108,6 +112,47 @@ def test_a_table_has_the_parts_only_where_a_config_has_them() -> None:
     limit = Exposed(step_ms=86, no_sync_ms=1.56)
     lines = cost_lines({"ddp_default": DDP_DEFAULT, "no_comm": limit})
     row, of_limit = (next(line for line in lines if line.startswith(name)) for name in ("ddp_default ", "no_comm "))
-    assert row.split()[1:] == ["0.61", "5.58", "3.92", "+3.86", "+3.68", "+2.85", "+0.61", "-0.17", "-0.26"]
-    assert of_limit.split()[1:] == ["-", "1.56", "-", "-", "-", "-", "-", "-", "-"]
+    assert row.split()[1:] == ["0.61", "5.58", "3.92", "89", "+3.86", "+3.68", "+2.85", "+0.61", "-0.17", "-0.26"]
+    assert of_limit.split()[1:] == ["-", "1.56", *"--------"]
     assert "over" not in cost_lines({"no_comm": limit})[0]
+
+
+# Without a profile
+
+
+def run_of(**exposed_ms: float | None) -> Run:
+    """Config -> exposed communication by no_sync, of steps of 100 ms, each measured by a test of its own."""
+    run = Run(settings=SETTINGS)
+    for config, ms in exposed_ms.items():
+        by_no_sync = replace(launch(0.1), exposed_s=None if ms is None else ms / 1e3)
+        run.judged[f"perf/test_{config}"] = Judged(
+            measurement=measured(config, 0, launches=(by_no_sync,)), verdict=judge([0.1], [])
+        )
+    return run
+
+
+def test_two_ways_stand_side_by_side_also_where_nothing_was_profiled() -> None:
+    run = run_of(ddp=10, no_comm=None)
+    run.judged["perf/test_ddp"] = replace(
+        run.judged["perf/test_ddp"],
+        measurement=measured("ddp", 0, launches=(replace(launch(0.108), exposed_s=0.010),)),
+    )
+    table = exposed_lines(run)
+    assert table[1] == "what communication costs a step of vit_l_32 on 8gpu"
+    assert [line.split() for line in table if line.startswith(("ddp ", "no_comm "))] == [
+        ["ddp", "-", "10.00", "8.00", "20"]
+    ]
+    assert not any(line.startswith("ddp:") for line in table)
+
+
+def test_one_way_alone_is_no_table() -> None:
+    assert exposed_lines(run_of(ddp=10, bf16=5)) == []
+    assert exposed_lines(run_of(no_comm=1)) == []
+
+
+def test_of_many_tests_those_are_shown_whose_ways_lie_furthest_apart() -> None:
+    configs = (*THROUGHPUT[:7], "bucket_10mb", "bucket_25mb", "bucket_50mb")
+    table = exposed_lines(run_of(**{config: float(ms) for ms, config in enumerate(configs)}, no_comm=None))
+    rows = [line.split()[0] for line in table if line.split()[:1] and line.split()[0] in CONFIGS]
+    assert rows == list(configs[2:])
+    assert "and 2 more, whose ways lie less far apart: exposed_communication_ms in the record" in table
