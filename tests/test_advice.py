@@ -12,13 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.explain.advice import Advice, Curve, Parts, advise, bucket_layout, exposed_ms
-from fixtures.judge.advising import Checked
+from fixtures.judge.advising import Checked, advice_of
+from fixtures.judge.explanation import Explanation
+from fixtures.judge.run import Judged, Run
+from fixtures.judge.verdict import judge
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.rank_sets import RankSets
+from fixtures.report.advice import advice_lines
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.h200 import on_ranks, step
 from tests.injected import INJECT
+from tests.test_comparison_and_table import SETTINGS, launch, measured
 
 MB = 2**20
 # 1 ms for 10 MB and for each 10 MB more, from 10 MB on.
@@ -145,6 +151,33 @@ def test_no_more_is_saved_than_is_exposed() -> None:
 def test_a_graph_is_advised_to_a_launch_bound_step_only() -> None:
     assert advice(replace(PARTS, starved_ms=50, launch_bound=True))[None].predicted_ms == 150
     assert advice(replace(PARTS, starved_ms=19, launch_bound=False)) == {}
+
+
+def launch_bound(profiled_step_ms: float) -> Run:
+    """ddp of 100 ms a step, whose device works 60 ms and starves for the rest of a step while it is profiled."""
+    starved = replace(
+        step(50, 5, 0, profiled_step_ms - 55), starved_ns=round(1e6 * (profiled_step_ms - 60)), ahead_ns=10
+    )
+    explanation = Explanation(breakdown=on_ranks((starved,)), unprofiled_step_ms=100)
+    run = Run(settings=SETTINGS)
+    first = replace(launch(0.1), phase_s={"backward": 0.05})
+    run.judged["perf/test_ddp"] = Judged(
+        measurement=measured("ddp", 0, launches=(first,)), verdict=judge([0.1], []), explanation=explanation
+    )
+    return run
+
+
+@pytest.mark.parametrize("profiled_step_ms", [108, 130, 300])
+def test_a_graph_saves_no_more_than_the_unprofiled_step_has(profiled_step_ms: float) -> None:
+    (advised,) = advice_of(launch_bound(profiled_step_ms))
+    (checked,) = advised.checked
+    assert checked.advice.predicted_ms == pytest.approx(60)
+    assert checked.extra_info()["rough"] == (profiled_step_ms > 110)
+
+
+def test_what_a_graph_saves_of_a_rough_breakdown_is_said_to_be_rough() -> None:
+    assert "    a CUDA graph of the step: 60.00 ms a step, -40.0 %" in advice_lines(launch_bound(105))
+    assert "    a CUDA graph of the step (rough): 60.00 ms a step, -40.0 %" in advice_lines(launch_bound(130))
 
 
 def test_loader_workers_are_advised_where_there_is_a_loader() -> None:
