@@ -9,7 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fixtures.ranks.nsys import report_of
+import pytest
+
+from fixtures.ranks.nsys import profile_options, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
 
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
@@ -53,6 +55,27 @@ def test_each_rank_leaves_a_report(tmp_path: Path) -> None:
     options = (tmp_path / "reports" / names[1]).read_text()
     assert "--sample=none" in options
     assert "multiprocessing" in options
+
+
+@pytest.mark.parametrize(
+    ("help_", "trace"),
+    [
+        ("Possible values are 'cuda', 'nvtx', 'mpi', 'nccl' or 'none'.", "--trace=cuda,nvtx,nccl"),
+        ("cuda, nvtx, osrt, nccl, none", "--trace=cuda,nvtx,nccl"),
+        ("Possible values are 'cuda', 'nvtx', 'mpi' or 'none'.", "--trace=cuda,nvtx"),
+        ("  --nccl-something=", "--trace=cuda,nvtx"),
+    ],
+)
+def test_nccl_is_traced_where_nsys_can(tmp_path: Path, help_: str, trace: str) -> None:
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f'#!/bin/sh\n[ "$*" = "profile --help" ] && cat <<END\n{help_}\nEND\n')
+    nsys.chmod(0o755)
+    assert profile_options(str(nsys), on_gpu=True)[0] == trace
+    assert profile_options(str(nsys), on_gpu=False)[0] == "--trace=nvtx"
+
+
+def test_an_nsys_that_cannot_be_asked_is_not_told_to_trace_nccl(tmp_path: Path) -> None:
+    assert profile_options(str(tmp_path / "gone"), on_gpu=True)[0] == "--trace=cuda,nvtx"
 
 
 def test_a_report_that_was_not_imported_is_kept_as_it_is(tmp_path: Path) -> None:

@@ -171,6 +171,20 @@ def test_a_report_is_read_through_nsys_export(tmp_path: Path, monkeypatch: pytes
     assert break_down(timeline).steps == break_down(expected).steps
 
 
+def test_an_export_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_nsys(tmp_path, "exec sleep 600")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr("fixtures.explain.nsys._EXPORT_TIMEOUT_S", 0.2)
+    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
+    assert message.startswith("nsys export of run.nsys-rep was ended after 0.2 s: run `nsys export --type sqlite")
+
+
+def test_a_recording_that_was_not_imported(tmp_path: Path) -> None:
+    message = error(written(tmp_path / "run-rank0.qdstrm", b"NVIDIA stream"))
+    assert message.startswith("run-rank0.qdstrm is a recording of nsys that was not imported")
+    assert "`QdstrmImporter -i run-rank0.qdstrm -o run-rank0.nsys-rep`" in message
+
+
 def test_what_nsys_says_of_a_report_it_cannot_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_nsys(tmp_path, "echo 'Report version is too new' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
