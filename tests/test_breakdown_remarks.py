@@ -6,8 +6,11 @@ import pytest
 
 from fixtures.explain.ranks_breakdown import Breakdown
 from fixtures.judge.explanation import Explanation
-from fixtures.report.breakdown import remarks
+from fixtures.judge.run import Judged, Run
+from fixtures.judge.verdict import judge
+from fixtures.report.breakdown import breakdown_lines, remarks
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
+from tests.test_comparison_and_table import SETTINGS, measured
 
 
 def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
@@ -61,3 +64,30 @@ def test_lateness_that_is_no_ranks_own_or_costs_nothing_is_not_said(breakdown: B
 
 def test_a_table_of_even_steps_has_no_remarks() -> None:
     assert beside(on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62) == ("+0.4", "")
+
+
+# Below the table
+
+
+def profiled(*configs: str) -> list[str]:
+    """The lines of a run in which these were profiled, one test each, and another test was not."""
+    device = replace(step(80, 5, 0, 5), ahead_ns=7_000_000, phase_ns={"forward": 25_000_000, "backward": 60_000_000})
+    explanation = Explanation(breakdown=on_ranks((device,)), unprofiled_step_ms=89)
+    run = Run(settings=SETTINGS)
+    for config in (*configs, "no_comm"):
+        run.judged[f"perf/test_{config}"] = Judged(
+            measurement=measured(config, 11),
+            verdict=judge([0.09], []),
+            explanation=None if config == "no_comm" else explanation,
+        )
+    return breakdown_lines(run)
+
+
+def test_of_one_profiled_test_it_is_said_what_its_traces_would_say() -> None:
+    lines = profiled("ddp")
+    assert "phases on the device, ms: forward 25.00, backward 60.00" in lines
+    assert any(line.startswith("not launch-bound: the host launches 7.00 ms ahead; ") for line in lines)
+
+
+def test_of_several_it_is_not() -> None:
+    assert not any("phases on" in line or "ms ahead" in line for line in profiled("ddp", "bf16"))

@@ -1,6 +1,7 @@
 """``--explain`` and ``--traces``: which tests get a profiled launch, what is recorded and shown, where traces go."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_the_breakdown_is_shown_under_the_table(saved: tuple[Path, Outcome]) -> 
     _, found, below = outcome.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
     assert found
     assert below.splitlines()[4].startswith("ddp ")
+    assert re.search(r"\n\nphases on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, ", below), below
 
 
 def test_the_buckets_of_a_test_profiled_alone_are_shown_and_recorded(saved: tuple[Path, Outcome]) -> None:
