@@ -47,9 +47,19 @@ def _slow_sample() -> "tuple[Tensor, ...]":
     return steady.sample()
 
 
+def _many_operators_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Injected: ten thousand operators on one element, which take Python and dispatch, not arithmetic."""
+    loss = _loss(model, inputs)
+    element = loss.detach()
+    for _ in range(10000 if INJECTED else 0):
+        element = element + 1.0
+    return loss
+
+
 late = replace(steady, name="late", loss=_late_loss)
 wide = replace(steady, name="wide", model=_wide_model, loss=_loss)
 fed = replace(steady, name="fed", sample=_slow_sample, loss=_loss)
+many_operators = replace(steady, name="many_operators", loss=_many_operators_loss)
 
 
 # For GPUs: twelve layers, 805 MB of gradients.
