@@ -1,9 +1,11 @@
-"""What measured runs say of the verdict: noise by its source, and which planted slowdowns ``--against`` found.
+"""What measured runs say of the verdict: noise by its source, which planted slowdowns ``--against`` found, and how many
+tests each rule calls slower between two runs of the same code.
 
 python -m tests.calibration_measured RUN.json...      of --benchmark-json or baselines/; tests.planted says how to plant
 
 Step, launch and run are standard deviations in % of the median step: of a step within its launch (from the median
 absolute deviation), of a launch's median around its run's mean, of a run's mean around those of the other runs given.
+To judge pairs of runs by another rule, give it an entry in RULES.
 """
 
 import json
@@ -12,10 +14,18 @@ import re
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
+from fixtures.judge.canaries import Looks, canary_changes, recorded_canaries
+from fixtures.judge.common_shift import Compared, Shift, common_shift, share_of_tests_percent, software_differences
+from fixtures.judge.verdict import judge
+from tests.calibration import TESTS
 from tests.planted import planted_us
 
 # Of a normal distribution: standard deviation over median absolute deviation.
@@ -80,6 +90,106 @@ def found(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, float, 
         )
 
 
+def _is_slower(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Our rule: one record as history, in a run of as many tests as the simulated ones."""
+    share = share_of_tests_percent(1, TESTS)
+    verdict = judge(_medians(now), [_medians(before)], tests=TESTS, false_alarms_percent=share)
+    return verdict.word == "slower"
+
+
+def _is_slower_by_mean(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    then, today = _steps(before), _steps(now)
+    return statistics.fmean(today) > 1.05 * statistics.fmean(then)
+
+
+def _is_slower_by_7_percent(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    then, today = _steps(before), _steps(now)
+    return statistics.median(today) > 1.07 * statistics.median(then)
+
+
+def _is_slower_by_mann_whitney(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """At 0.05, two-sided, as benchstat does on its samples."""
+    then, today = _steps(before), _steps(now)
+    differs = float(stats.mannwhitneyu(today, then).pvalue) < 0.05
+    return differs and statistics.median(today) > statistics.median(then)
+
+
+def _steps(benchmark: Mapping[str, Any]) -> list[float]:
+    """Of all launches."""
+    steps: list[float] = benchmark["stats"]["data"]
+    return steps
+
+
+Rule = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
+RULES: dict[str, Rule] = {
+    "this rule": _is_slower,
+    "`mean:5%`": _is_slower_by_mean,
+    "7 % on the median": _is_slower_by_7_percent,
+    "Mann-Whitney at 0.05": _is_slower_by_mann_whitney,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """Two runs of one instance, the older as the record of the newer. machine: ``the same`` or ``another``.
+    tests: of each that both have, then and now. Any: JSON."""
+
+    instance: str
+    machine: str
+    before: Mapping[str, Any]
+    now: Mapping[str, Any]
+    tests: list[tuple[Mapping[str, Any], Mapping[str, Any]]]
+
+
+def paired(runs: Sequence[Mapping[str, Any]]) -> Iterator[Pair]:
+    """Each two runs that have tests in common."""
+    for before, now in combinations(sorted(runs, key=lambda run: str(run.get("datetime"))), 2):
+        earlier = {(test["fullname"], test["extra_info"]["instance"]): test for test in before["benchmarks"]}
+        common: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = defaultdict(list)
+        for test in now["benchmarks"]:
+            instance = test["extra_info"]["instance"]
+            if then := earlier.get((test["fullname"], instance)):
+                common[instance].append((then, test))
+        machine = "the same" if _machine(before) == _machine(now) else "another"
+        for instance, tests in common.items():
+            yield Pair(instance=instance, machine=machine, before=before, now=now, tests=tests)
+
+
+def unchanged(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, int, dict[str, int]]]:
+    """Instance, machine, tests of all such pairs, and rule -> how many of them it calls slower."""
+    tests: dict[tuple[str, str], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = defaultdict(list)
+    for pair in paired(runs):
+        tests[pair.instance, pair.machine] += pair.tests
+    for (instance, machine), all_tests in sorted(tests.items()):
+        slower = {name: sum(rule(then, now) for then, now in all_tests) for name, rule in RULES.items()}
+        yield instance, machine, len(all_tests), slower
+
+
+def shift_of(pair: Pair) -> Shift | None:
+    """What our rule says of the newer run as a whole, canaries considered. Two tests of one measurement count once."""
+    interconnect = pair.tests[0][1]["extra_info"]["interconnect"]
+    record, today = (recorded_canaries(dict(run)).get(interconnect, {}) for run in (pair.before, pair.now))
+    looks = [Looks(world=world, before_s=took) for world, took in today.items()]
+    cells = {
+        _medians(now): Compared(launch_medians_s=_medians(now), records={"": _medians(then)})
+        for then, now in pair.tests
+    }
+    return common_shift(
+        list(cells.values()),
+        canary_changes(looks[0] if looks else None, [record], min_slowdown_percent=1),
+        software=software_differences(pair.before["environment"], pair.now["environment"]),
+    )
+
+
+def _medians(benchmark: Mapping[str, Any]) -> tuple[float, ...]:
+    return tuple(benchmark["extra_info"]["launch_medians_s"])
+
+
+def _machine(run: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Any: JSON."""
+    return run["environment"].get("host"), run["environment"].get("gpu_uuids")
+
+
 def _tables(runs: Sequence[Mapping[str, Any]]) -> None:
     print("| test | step, % | launch, % | run, % |\n| --- | --- | --- | --- |")
     for name, step, launch, run in noise(runs):
@@ -90,6 +200,14 @@ def _tables(runs: Sequence[Mapping[str, Any]]) -> None:
     for cell, planted, percent, words, changes, pairs in rows:
         slower = f"{words.count('slower')} of {len(words)}"
         print(f"| {cell} | {planted} | {percent:.2f} | {slower} | {_list(changes, '+.2f')} | {_list(pairs, 'd')} |")
+    judged = list(unchanged(runs))
+    if judged:
+        print(f"\n| instance | machine | tests | {' | '.join(RULES)} |\n| --- | --- | --- |{' --- |' * len(RULES)}")
+    for instance, machine, tests, slower_by in judged:
+        print(f"| {instance} | {machine} | {tests} | {' | '.join(map(str, slower_by.values()))} |")
+    for pair in paired(runs):
+        if shift := shift_of(pair):
+            print(f"\n{pair.instance}, {pair.machine} machine, {'red' if shift.fails else 'green'}: {shift.reason}")
 
 
 def _list(values: Iterable[float], form: str) -> str:
