@@ -23,6 +23,11 @@ def test_the_lines_in_the_document_name_their_causes_and_no_others() -> None:
         assert [one for one in IN_THE_DOCUMENT if ON_GPUS.causes[one].is_named_in(line)] == [name, *also], line
 
 
+def test_the_lines_of_the_report_in_the_document_name_their_causes() -> None:
+    rows = re.findall(r"^\| ([^|]+) \| \d+ of \d+ \| ([^|]+) \|$", EXPLAIN, re.MULTILINE)
+    assert [name for name, line in rows if ON_CPU.causes[name].is_named_in(line)] == list(ON_CPU.causes)
+
+
 @pytest.mark.parametrize(
     "line",
     [
