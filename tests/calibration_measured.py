@@ -26,7 +26,7 @@ from fixtures.judge.canaries import Looks, canary_changes, recorded_canaries
 from fixtures.judge.common_shift import Compared, Shift, common_shift, share_of_tests_percent, software_differences
 from fixtures.judge.verdict import judge
 from tests.calibration import TESTS
-from tests.planted import planted_us
+from tests.planted import Plant, plant_of
 
 # Of a normal distribution: standard deviation over median absolute deviation.
 _SIGMA_OVER_MAD = 1.4826
@@ -69,21 +69,24 @@ def _root_mean_square(values: Iterable[float]) -> float:
     return math.sqrt(statistics.fmean(value**2 for value in values))
 
 
-def found(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, float, list[str], list[float], list[int]]]:
-    """World and config, the planted share of a step in %, and of each copy of that test: word, change in %, pairs."""
-    copies: dict[tuple[str, int], list[Mapping[str, Any]]] = defaultdict(list)
+def found(
+    runs: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, str, float | None, list[str], list[float], list[int]]]:
+    """World and config, the plant, its share of a step in % where that is known beforehand, and of each copy of that
+    test: word, change in %, pairs."""
+    copies: dict[tuple[str, Plant], list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs:
         for benchmark in run["benchmarks"]:
             name = _NAME.fullmatch(benchmark["name"])
-            us = planted_us(name["workload"]) if name else None
-            if name and us is not None and "against" in benchmark["extra_info"]:
-                copies[f"{name['world']}-{name['config']}", us].append(benchmark["extra_info"])
-    for (cell, us), infos in sorted(copies.items()):
+            plant = plant_of(name["workload"]) if name else None
+            if name and plant and "against" in benchmark["extra_info"]:
+                copies[f"{name['world']}-{name['config']}", plant].append(benchmark["extra_info"])
+    for (cell, plant), infos in sorted(copies.items(), key=lambda copy: copy[0]):
         step_s = statistics.median(s for info in infos for s in info["against"]["launch_medians_s"])
         yield (
             cell,
-            f"{us} us",
-            100 * us / 1e6 / step_s,
+            plant.name,
+            100 * plant.size / 1e6 / step_s if plant.unit == "us" else None,
             [info["verdict"]["word"] for info in infos],
             [info["against"]["change_percent"] for info in infos],
             [info["against"]["pairs"] for info in infos],
@@ -199,7 +202,8 @@ def _tables(runs: Sequence[Mapping[str, Any]]) -> None:
         print("\n| cell | planted | of a step, % | found | changes, % | pairs |\n| --- | --- | --- | --- | --- | --- |")
     for cell, planted, percent, words, changes, pairs in rows:
         slower = f"{words.count('slower')} of {len(words)}"
-        print(f"| {cell} | {planted} | {percent:.2f} | {slower} | {_list(changes, '+.2f')} | {_list(pairs, 'd')} |")
+        share = "" if percent is None else f"{percent:.2f}"
+        print(f"| {cell} | {planted} | {share} | {slower} | {_list(changes, '+.2f')} | {_list(pairs, 'd')} |")
     judged = list(unchanged(runs))
     if judged:
         print(f"\n| instance | machine | tests | {' | '.join(RULES)} |\n| --- | --- | --- |{' --- |' * len(RULES)}")

@@ -1,5 +1,6 @@
 """Planted slowdowns: how they are planted, and what is made of the runs that looked for them."""
 
+import json
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ import torch
 from fixtures.matrix.lookup import NotFound
 from fixtures.matrix.workloads import WORKLOADS, find_workload
 from tests.calibration_measured import found, noise
-from tests.planted import UNPLANTED, planted_us
+from tests.command_line import QUICK, pytest_perf
+from tests.planted import MAX_CTAS, UNPLANTED, Plant, plant_of
 
 SLOW = "tests.planted:vit_tiny__200000us__1"
 
@@ -38,18 +40,49 @@ def test_a_planted_workload_is_the_workload_under_a_name_of_its_own() -> None:
     planted = find_workload(SLOW)
     assert planted.name == "vit_tiny__200000us__1"
     assert planted.model is WORKLOADS["vit_tiny"].model
-    assert planted_us(planted.name) == 200_000
-    assert planted_us("vit_tiny") is None
+    assert plant_of(planted.name) == Plant(unit="us", size=200_000)
+    assert plant_of("vit_tiny") is None
     with pytest.raises(NotFound, match="has no 'vit_tiny__us__1'"):
         find_workload("tests.planted:vit_tiny__us__1")
 
 
-def test_the_other_build_has_no_plants(tmp_path: Path) -> None:
+def test_the_other_build_has_no_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     subprocess.run([sys.executable, "-m", "tests.planted", str(other)], check=True)
-    said = f"import os; print(os.environ['{UNPLANTED}'])"
+    monkeypatch.setenv(MAX_CTAS, "4")
+    said = f"import os; print(os.environ['{UNPLANTED}'], os.environ.get('{MAX_CTAS}'))"
     done = subprocess.run([other, "-c", said], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
+    assert done.stdout == "1 None\n"
+
+
+@pytest.mark.parametrize("name", ["vit_tiny__4ctas__1", "vit_tiny__100mb__1", "vit_tiny__900us__1"])
+def test_without_its_plant_a_workload_is_as_it_was(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(UNPLANTED, "1")
+    found = find_workload(f"tests.planted:{name}")
+    assert (found.model, found.loss) == (WORKLOADS["vit_tiny"].model, WORKLOADS["vit_tiny"].loss)
+
+
+def test_fewer_sms_for_nccl_want_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = find_workload("tests.planted:vit_tiny__4ctas__1")
+    monkeypatch.delenv(MAX_CTAS, raising=False)
+    with pytest.raises(ValueError, match="NCCL_MAX_CTAS is unset: run NCCL_MAX_CTAS=4 pytest perf"):
+        planted.model()
+    monkeypatch.setenv(MAX_CTAS, "4")
+    assert planted.model() is not None
+
+
+def test_ddp_is_given_the_planted_bucket(tmp_path: Path) -> None:
+    names = ("vit_tiny__100mb__1", "vit_tiny__0us__1")
+    outcome = pytest_perf(
+        tmp_path,
+        *(f"perf/test_throughput.py::test_throughput[{name}-2cpu-ddp_default]" for name in names),
+        *(f"--workload=tests.planted:{name}" for name in names),
+        *(*QUICK, f"--benchmark-json={tmp_path / 'run.json'}"),
+    )
+    assert outcome.exit_code == 0, outcome.output
+    planted, plain = json.loads((tmp_path / "run.json").read_text())["benchmarks"]
+    assert planted["extra_info"]["bucket_bytes"] == [sum(plain["extra_info"]["bucket_bytes"])]
+    assert len(plain["extra_info"]["bucket_bytes"]) > 1
 
 
 def test_what_was_found_is_counted_by_plant() -> None:
@@ -58,10 +91,12 @@ def test_what_was_found_is_counted_by_plant() -> None:
             compared("vit_l_32__900us__1", "slower", 1.1),
             compared("vit_l_32__900us__2", "ok", 0.8),
             compared("vit_l_32__0us__1", "ok", -0.1),
+            compared("vit_l_32__400mb__1", "slower", 2.0),
             compared("vit_l_32", "slower", 3.0),
         ]
     }
     assert list(found([run])) == [
+        ("8gpu-ddp", "400 mb", None, ["slower"], [2.0], [3]),
         ("8gpu-ddp", "0 us", 0.0, ["ok"], [-0.1], [3]),
         ("8gpu-ddp", "900 us", pytest.approx(1.0), ["slower", "ok"], [1.1, 0.8], [3, 3]),
     ]
