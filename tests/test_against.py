@@ -52,7 +52,7 @@ def record(folder: Path) -> dict[str, Any]:
 def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Outcome, Path]) -> None:
     outcome, _ = slower
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
-    assert re.search(r"slower by 1\d\d\.\d+ % than the other build \(95 % interval", outcome.output)
+    assert re.search(r"slower by [\d.]+ % than the other build \(95 % interval", outcome.output)
 
 
 def test_why_it_is_slower_is_said_from_the_breakdowns_of_both(slower: tuple[Outcome, Path]) -> None:
@@ -146,6 +146,15 @@ def test_an_interpreter_without_torch_is_told_before_anything_is_measured(tmp_pa
     assert f"--against: {without_torch} cannot import torch: ModuleNotFoundError" in outcome.errors
 
 
+def test_a_build_without_the_users_module_is_told_before_anything_is_measured(repository: Path, tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec env -u PYTHONPATH "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    outcome = perf_of_job(repository, tmp_path, "--against", str(other))
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"--against: {other} cannot import my_job.training: ModuleNotFoundError" in outcome.errors
+
+
 @pytest.mark.parametrize(
     ("named", "says"),
     [
@@ -209,7 +218,10 @@ def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(reposi
     outcome = perf_of_job(repository, tmp_path, "--against=HEAD")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
     assert re.search(rf"here against HEAD \([0-9a-f]{{10}}\) of {repository.name}: 1 slower", outcome.output)
-    assert re.search(r"slower by 1\d\d\.\d+ % than the other build", outcome.output)
+    assert re.search(r"slower by [\d.]+ % than the other build", outcome.output)
+    assert re.search(r"what is another here: my_job [0-9a-f]{10} -> [0-9a-f]{10}-dirty\n", outcome.output), (
+        outcome.output
+    )
 
 
 def test_the_checkout_is_as_it_was(repository: Path) -> None:
@@ -235,6 +247,15 @@ def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path)
         time.sleep(0.05)
     assert not tree.parent.exists()
     git(repository, "worktree", "prune")  # what git itself does now and then
+
+
+def test_a_revision_without_the_users_module_is_named(repository: Path, tmp_path: Path) -> None:
+    (repository / "src/my_job/later.py").write_text(JOB.replace("SLEEP_S", "0.02"))
+    chosen = ("perf/test_scaling.py", "-k", "2cpu", "--workload=my_job.later:workload", "--against=HEAD")
+    outcome = pytest_perf(tmp_path, *chosen, variables={"PYTHONPATH": str(repository / "src")})
+    (repository / "src/my_job/later.py").unlink()
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "--against: my_job.later is not in HEAD (" in outcome.errors
 
 
 def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
