@@ -225,7 +225,7 @@ def test_a_prediction_that_is_too_high_is_off_by_a_positive_share() -> None:
 
 FILES = ("perf/test_throughput.py", "perf/test_collectives.py")
 WIDE = ("--workload=tests.injected:wide", "--workload=tests.injected:late")
-ASKED = "1mb or 16mb or (wide and (ddp] or bf16] or no_comm])) or (late and (ddp] or no_comm]))"
+ASKED = "1mb or 16mb or (wide and (ddp] or ddp_default] or bf16] or no_comm])) or (late and (ddp] or no_comm]))"
 
 
 def perf(storage: Path, *arguments: str) -> Outcome:
@@ -253,6 +253,11 @@ def test_compression_is_advised_and_the_prediction_compared(advised: tuple[Path,
     assert re.search(
         r"    bfloat16 compression \(bf16\): .*; measured .* off by [+-].*; gradient error \de-03\n", below
     )
+
+
+def test_what_pytorch_does_by_default_is_advised_too(advised: tuple[Path, Outcome]) -> None:
+    _, _, below = advised[1].output.partition("advice for ddp_default of wide on 2cpu, ")
+    assert "bfloat16 compression" in below.partition("advice for ")[0], advised[1].output
 
 
 def test_the_record_has_the_prediction_beside_the_measurement(advised: tuple[Path, Outcome]) -> None:
