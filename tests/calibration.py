@@ -1,6 +1,7 @@
 """The tables of docs/calibration.md: how often the rule calls an unchanged run red, and what it finds, by simulation.
 
-python -m tests.calibration          false alarms, then the smallest slowdown found 95 times in 100, then other rules
+python -m tests.calibration          false alarms, then the smallest slowdown found 95 times in 100, then other rules,
+                                     then --against (tests/calibration_pairs.py)
 
 Log step time = night of the machine (all tests alike) + night of the test + launch + step, all normal; 2 % of the steps
 take half as long again. Canaries are slower with the machine's night, and have a launch noise of their own.
@@ -16,6 +17,7 @@ from scipy import stats
 
 from fixtures.judge.common_shift import SHARE
 from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
+from tests import calibration_pairs
 
 Logs = NDArray[np.float64]
 Found = NDArray[np.bool_]
@@ -281,3 +283,4 @@ def _tables() -> None:
 
 if __name__ == "__main__":
     _tables()
+    calibration_pairs.tables()

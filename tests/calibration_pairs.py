@@ -1,0 +1,194 @@
+"""The tables of docs/calibration.md on --against: how often unchanged runs are red, what is undecided, what is found.
+
+python -m tests.calibration_pairs          these tables alone; ``python -m tests.calibration`` prints them after its own
+
+A run judges its tests one after another, as ``compare`` does: some first pairs, then one at a time while the test is
+undecided, with the spread of all pairs of the run so far as the prior. A further kind of noise is one more in NOISES.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fixtures.judge.pairs import _ENOUGH_DEGREES
+from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
+
+Logs = NDArray[np.float64]
+Found = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+
+TESTS, MAX_PAIRS = 100, 10
+GOAL = 0.01
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Noise:
+    """Of the logarithm of a launch's median, the same under both builds and independent.
+
+    launch: standard deviation. outliers: share of launches that are slower by ``slower``. apart: standard deviation of
+    the logarithm of how much noisier one test is than another. loud: share of tests that are ten times as noisy.
+    """
+
+    launch: float
+    outliers: float = 0.0
+    slower: float = math.log(1.1)
+    apart: float = 0.0
+    loud: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """The options of --against, and the number of tests by which the share of false alarms is divided."""
+
+    first: int = 3
+    max_pairs: int = MAX_PAIRS
+    min_slowdown_percent: float = 1.0
+    alpha: float = GOAL
+    tests: int = TESTS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """At the end of the runs, shape (runs, tests). pairs: how many each test got."""
+
+    slower: Found
+    undecided: Found
+    pairs: Counts
+
+    @property
+    def red(self) -> int:
+        """Runs in which any test is slower."""
+        return int(self.slower.any(axis=1).sum())
+
+
+def drawn(noise: Noise, *, runs: int, seed: int, tests: int = TESTS, pairs: int = MAX_PAIRS) -> Logs:
+    """ln(own step time / the other's) of unchanged code, shape (runs, tests, pairs)."""
+    rng = np.random.default_rng(seed)
+    shape = (runs, tests, pairs)
+    spread = noise.launch * np.exp(noise.apart * rng.standard_normal((runs, tests, 1)))
+    spread = spread * np.where(rng.random((runs, tests, 1)) < noise.loud, 10, 1)
+    own, other = (
+        spread * rng.standard_normal(shape) + noise.slower * (rng.random(shape) < noise.outliers) for _ in range(2)
+    )
+    differences: Logs = own - other
+    return differences
+
+
+def judged(differences: Logs, rule: Rule) -> Judged:
+    """``compare`` for all runs at once, test by test; differences of shape (runs, tests, pairs)."""
+    runs, tests, _ = differences.shape
+    k = np.arange(rule.first, rule.max_pairs + 1)
+    degrees = PRIOR_DEGREES + k - 1
+    quantile = stats.t.isf(rule.alpha / rule.tests / len(k), degrees)
+    least = math.log1p(rule.min_slowdown_percent / 100)
+    earlier_squares, earlier_degrees = np.zeros((runs, 1)), np.zeros((runs, 1))
+    slower, undecided = np.empty((2, runs, tests), dtype=bool)
+    pairs = np.empty((runs, tests), dtype=np.int64)
+    for test in range(tests):
+        d = differences[:, test, : rule.max_pairs]
+        change = d.cumsum(axis=1)[:, rule.first - 1 :] / k
+        squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
+        pooled_degrees = earlier_degrees + k - 1
+        pooled = (earlier_squares + squares) / np.maximum(pooled_degrees, 1)
+        prior = np.where(pooled_degrees < _ENOUGH_DEGREES, PRIOR_SPREAD**2, pooled)
+        scale = np.sqrt((PRIOR_DEGREES * prior + squares) / degrees / k)
+        changed = abs(change) > np.maximum(quantile * scale, least)
+        decided = changed | (abs(change) + stats.t.isf(0.025, degrees) * scale < least)
+        last = np.where(decided.any(axis=1), decided.argmax(axis=1), len(k) - 1)[:, None]
+        slower[:, [test]] = np.take_along_axis(changed & (change > 0), last, axis=1)
+        undecided[:, [test]] = ~np.take_along_axis(decided, last, axis=1)
+        pairs[:, [test]] = k[last]
+        earlier_squares += np.take_along_axis(squares, last, axis=1)
+        earlier_degrees += k[last] - 1
+    return Judged(slower=slower, undecided=undecided, pairs=pairs)
+
+
+def of_unchanged(noise: Noise, rule: Rule, *, batches: int, runs: int) -> list[Judged]:
+    """Runs without a change; batch by batch, which bounds the memory."""
+    return [judged(drawn(noise, runs=runs, seed=seed, pairs=rule.max_pairs), rule) for seed in range(batches)]
+
+
+def share_found(differences: Logs, slower: float, rule: Rule) -> float:
+    """Of runs in which one test, each time another, is slower by this logarithm, the share in which that one fails."""
+    runs, tests, _ = differences.shape
+    planted = np.arange(runs), np.arange(runs) % tests
+    changed = differences.copy()
+    changed[planted] += slower
+    return float(judged(changed, rule).slower[planted].mean())
+
+
+def smallest_found(differences: Logs, rule: Rule) -> float:
+    """The smallest slowdown of one test, in %, that is found 95 times in 100."""
+    low, high = 0.0, math.log(2)
+    while high - low > 0.0002:
+        middle = (low + high) / 2
+        low, high = (low, middle) if share_found(differences, middle, rule) >= 0.95 else (middle, high)
+    return 100 * math.expm1(high)
+
+
+_SPREADS = {f"{100 * spread:g} % a launch": spread for spread in (0.001, 0.002, 0.004, 0.01, 0.03)}
+NOISES = {
+    **{title: Noise(launch=spread) for title, spread in _SPREADS.items()},
+    **{f"{title}, outliers": Noise(launch=spread, outliers=0.05) for title, spread in _SPREADS.items()},
+    "10 % a launch": Noise(launch=0.1),
+    "0.4 % a launch, tests apart by a factor of 2": Noise(launch=0.004, apart=math.log(2)),
+    "0.2 % a launch, a tenth of the tests ten times": Noise(launch=0.002, loud=0.1),
+}
+_UNDER_WRONG_RULES = ("1 % a launch", "3 % a launch", "10 % a launch")
+RULES = [Rule(first=first, min_slowdown_percent=least) for least in (0.5, 1.0) for first in (2, 3)]
+
+
+def _share(red: int, of: int) -> str:
+    interval = stats.binomtest(red, of).proportion_ci(0.95)
+    return f"{100 * red / of:.2f} ({100 * interval.low:.2f} to {100 * interval.high:.2f})"
+
+
+def _row(*cells: object) -> None:
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+
+
+def _head(*cells: object) -> None:
+    _row("noise", *cells)
+    _row(*["---"] * (1 + len(cells)))
+
+
+def tables(batches: int = 5, runs: int = 2000) -> None:
+    """Print them: red runs, what is undecided and at what cost, what is found, and red runs under wrong rules."""
+    heads = [f"{rule.first} pairs, {rule.min_slowdown_percent:g} %" for rule in RULES]
+    undecided: dict[str, list[str]] = {}
+    print("\n--against: red runs of unchanged code, % (95 % interval); 100 tests\n")
+    _head(*heads)
+    for title, noise in NOISES.items():
+        seen = [of_unchanged(noise, rule, batches=batches, runs=runs) for rule in RULES]
+        undecided[title] = [
+            f"{100 * np.mean([one.undecided for one in of]):.1f}; {np.mean([one.pairs for one in of]):.1f}"
+            for of in seen
+        ]
+        _row(title, *(_share(sum(one.red for one in of), batches * runs) for of in seen))
+    print("\nUnchanged tests that are undecided at the end, %; pairs of launches a test\n")
+    _head(*heads)
+    for title, cells in undecided.items():
+        _row(title, *cells)
+    print("\nSmallest slowdown of one test found 95 times in 100, %; share of slowdowns of 1 % that are found, %\n")
+    _head(*heads)
+    for title, noise in NOISES.items():
+        flat = drawn(noise, runs=runs, seed=95)
+        found = [(smallest_found(flat, rule), 100 * share_found(flat, math.log(1.01), rule)) for rule in RULES]
+        _row(title, *(f"{smallest:.2f}; {share:.1f}" for smallest, share in found))
+    print("\nRed runs of unchanged code under wrong rules, %; 3 pairs, 1 %\n")
+    rules = {
+        "the rule": Rule(),
+        "alpha not divided by looks": Rule(alpha=GOAL * (1 + MAX_PAIRS - Rule().first)),
+        "not by tests": Rule(tests=1),
+    }
+    _head(*rules)
+    for title in _UNDER_WRONG_RULES:
+        judges = [of_unchanged(NOISES[title], rule, batches=batches, runs=runs) for rule in rules.values()]
+        _row(title, *(_share(sum(one.red for one in of), batches * runs) for of in judges))
+
+
+if __name__ == "__main__":
+    tables()

@@ -1,0 +1,100 @@
+"""The simulation of --against in docs/calibration.md judges as ``compare`` does, and is as seldom red as it says."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from scipy import stats
+
+from fixtures.judge.against import Pairs, compare
+from fixtures.judge.measurement import Launch
+from tests.calibration_pairs import GOAL, NOISES, Noise, Rule, drawn, judged, of_unchanged, smallest_found
+from tests.test_comparison_and_table import SETTINGS, launch, measured
+
+NOISY = ["1 % a launch", "3 % a launch", "0.2 % a launch, outliers", "3 % a launch, outliers"]
+
+
+class Ranks:
+    """In place of one set of live ranks."""
+
+    def start(self) -> None: ...
+    def await_ready(self) -> None: ...
+    def join(self, world: object) -> None: ...
+    def await_joined(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Sides:
+    """In place of the sets of one side."""
+
+    def __init__(self, launches: int) -> None:
+        self.launches = launches
+        self.ranks = [Ranks() for _ in range(launches)]
+
+    def of(self, interconnect: object) -> list[Ranks]:
+        return self.ranks
+
+    def say(self, line: str) -> None: ...
+
+
+def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rule) -> Pairs:
+    """``compare`` itself on launches that are as far apart as these."""
+    own, other = Sides(rule.first), Sides(rule.first)
+
+    def one(ranks: Any, number: int) -> Launch:
+        return launch(math.exp(differences[number - 1]) if ranks in own.ranks else 1.0)
+
+    return compare(
+        measured("ddp", 1),
+        cast(Any, own),
+        cast(Any, other),
+        one,
+        settings=replace(SETTINGS, max_pairs=rule.max_pairs, min_slowdown_percent=rule.min_slowdown_percent),
+        tests=rule.tests,
+        earlier=earlier,
+    )
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("launch", [0.002, 0.01])
+def test_the_simulated_rule_is_the_real_one(first: int, launch: float) -> None:
+    rule = Rule(first=first, max_pairs=6, min_slowdown_percent=0.5, tests=12)
+    differences = drawn(Noise(launch=launch), runs=8, seed=1, tests=12, pairs=6)
+    differences[:, ::3] += math.log(1.02)  # so that every answer occurs
+    differences[:, 1::6] -= math.log(1.3)
+    simulated = judged(differences, rule)
+    for number, run in enumerate(differences):
+        earlier: list[list[float]] = []
+        for test, one in enumerate(run):
+            pairs = compared([float(difference) for difference in one], earlier, rule)
+            earlier.append(pairs.differences)
+            assert len(pairs.differences) == simulated.pairs[number, test]
+            assert (pairs.verdict.word == "slower") == simulated.slower[number, test]
+            assert (pairs.verdict.word == "undecided") == simulated.undecided[number, test]
+    assert 0 < simulated.slower.mean() < 1
+    assert 0 < simulated.undecided.mean() < 1
+
+
+def red_share(noise: Noise, rule: Rule) -> tuple[float, float]:
+    """Its 95 % interval, from 2000 unchanged runs."""
+    (of,) = of_unchanged(noise, rule, batches=1, runs=2000)
+    interval = stats.binomtest(of.red, 2000).proportion_ci(0.95)
+    return interval.low, interval.high
+
+
+@pytest.mark.parametrize("noise", NOISY)
+def test_at_most_one_unchanged_run_in_a_hundred_is_red(noise: str) -> None:
+    """With the upper end of the 95 % interval."""
+    assert red_share(NOISES[noise], Rule())[1] <= GOAL
+
+
+@pytest.mark.parametrize("noise", NOISY[:2])
+def test_without_the_division_by_the_tests_more_would_be(noise: str) -> None:
+    assert red_share(NOISES[noise], Rule(tests=1))[0] > 5 * GOAL
+
+
+def test_a_slowdown_of_one_percent_is_found_where_launches_are_quiet_and_less_is_worth_failing_for() -> None:
+    quiet = drawn(NOISES["0.2 % a launch"], runs=500, seed=1)
+    assert smallest_found(quiet, Rule(min_slowdown_percent=0.5)) < 1 < smallest_found(quiet, Rule())
