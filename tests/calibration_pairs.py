@@ -93,7 +93,7 @@ def judged(differences: Logs, rule: Rule) -> Judged:
         squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
         pooled_degrees = earlier_degrees + k - 1
         pooled = (earlier_squares + squares) / np.maximum(pooled_degrees, 1)
-        prior = np.where(pooled_degrees < _ENOUGH_DEGREES, PRIOR_SPREAD**2, pooled)
+        prior = np.where(pooled_degrees < _ENOUGH_DEGREES, np.maximum(PRIOR_SPREAD**2, pooled), pooled)
         scale = np.sqrt((PRIOR_DEGREES * prior + squares) / degrees / k)
         changed = abs(change) > np.maximum(quantile * scale, least)
         decided = changed | (abs(change) + stats.t.isf(0.025, degrees) * scale < least)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fixtures.judge.against import Pairs, compare
-from fixtures.judge.measurement import Launch
+from fixtures.judge.measurement import Launch, Measurement
 from tests.calibration_pairs import GOAL, NOISES, Noise, Rule, drawn, judged, of_unchanged, smallest_found
 from tests.test_comparison_and_table import SETTINGS, launch, measured
 
@@ -39,7 +39,7 @@ class Sides:
     def say(self, line: str) -> None: ...
 
 
-def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rule) -> Pairs:
+def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rule) -> Pairs[Measurement]:
     """``compare`` itself on launches that are as far apart as these."""
     own, other = Sides(rule.first), Sides(rule.first)
 
@@ -48,6 +48,7 @@ def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rul
 
     return compare(
         measured("ddp", 1),
+        "ddp",
         cast(Any, own),
         cast(Any, other),
         one,

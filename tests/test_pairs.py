@@ -52,8 +52,13 @@ def test_no_pair_is_an_error() -> None:
 
 
 def test_the_prior_is_the_spread_of_all_pairs_once_there_are_enough() -> None:
-    assert pooled_spread([[0.1, -0.1]] * 7) == 0.01
-    assert pooled_spread([[0.1, -0.1]] * 8) == pytest.approx(math.sqrt(0.02))
+    assert pooled_spread([[0.001, -0.001]] * 7) == 0.01
+    assert pooled_spread([[0.001, -0.001]] * 8) == pytest.approx(math.sqrt(2e-6))
+
+
+def test_a_first_test_that_is_noisy_is_not_taken_for_quiet() -> None:
+    assert pooled_spread([[0.1, -0.1]]) == pytest.approx(math.sqrt(0.02))
+    assert pooled_spread([[0.1]]) == 0.01
 
 
 def run_of(tests: int, spreads: list[float], change: float, random_: random.Random) -> list[str]:
