@@ -22,6 +22,11 @@ def pid(here: Here) -> int:
     return os.getpid()
 
 
+def knows_pytest(here: Here) -> bool:
+    """No fault: whether this process has imported it."""
+    return "_pytest" in sys.modules
+
+
 def total(here: Here) -> float:
     """No fault: the sum of 1, 2, ... over the ranks of the world."""
     mine = torch.tensor([1.0 + here.rank])

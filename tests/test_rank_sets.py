@@ -210,6 +210,11 @@ def test_the_store_of_a_world_that_was_left_is_removed(ranks: RankSet, session: 
         assert len(list(rank_folder.glob("store-*"))) == 1
 
 
+def test_a_rank_does_not_import_pytest(ranks: RankSet) -> None:
+    """Its main module, which multiprocessing hands to a new process, is the `pytest` script."""
+    assert run(ranks, TWO, "knows_pytest") == [False, False]
+
+
 def test_a_large_answer_arrives_whole(ranks: RankSet) -> None:
     assert run(ranks, TWO, "five_megabytes") == ["0" * 5_000_000, "1" * 5_000_000]
 
