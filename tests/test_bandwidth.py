@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -87,7 +88,7 @@ ONE = ("perf/test_collectives.py", "-k", "all_reduce_1mb or all_reduce_4mb", *QU
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """The folder of the baselines, and the run that saved one."""
     storage = tmp_path_factory.mktemp("baselines")
-    return storage, pytest_perf(storage, *ONE, "--benchmark-save=first")
+    return storage, pytest_perf(storage, *ONE, "--benchmark-save=first", f"--junitxml={storage / 'junit.xml'}")
 
 
 def infos(storage: Path) -> list[dict[str, Any]]:
@@ -102,6 +103,13 @@ def test_both_bandwidths_are_in_the_record(saved: tuple[Path, Outcome]) -> None:
     for info in found:
         assert info["algorithm_gb_per_s"] == pytest.approx(info["message_bytes"] / info["all_reduce_s"] / 1e9)
         assert info["bus_gb_per_s"] == info["algorithm_gb_per_s"]  # of two ranks
+
+
+def test_junit_has_the_bandwidths_and_the_verdict(saved: tuple[Path, Outcome]) -> None:
+    for case in ElementTree.parse(saved[0] / "junit.xml").iter("testcase"):
+        numbers = {one.get("name"): one.get("value") for one in case.iter("property")}
+        assert numbers["verdict"] == "no baseline"
+        assert float(numbers["bus_gb_per_s"] or 0) > 0
 
 
 def test_the_curve_is_a_table_at_the_end(saved: tuple[Path, Outcome]) -> None:
