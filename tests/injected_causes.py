@@ -219,6 +219,25 @@ class Runs:
         )
 
 
+def begun(storage: Path, injections: Injections) -> Runs:
+    """With the run of the baseline done."""
+    runs = Runs(storage, injections)
+    before = runs.of(BASELINE)
+    assert before.exit_code == 0, before.output
+    return runs
+
+
+def assert_named(runs: Runs, name: str) -> None:
+    """The test with this injection is slower, and its line names the cause at its place; the line is printed."""
+    injection = runs.injections.causes[name]
+    lines = runs.lines_of(name)
+    assert lines is not None, f"{name} is not slower:\n{runs.of(injection.run).output}"
+    verdict, cause = lines
+    print(f"{name}: {cause}")
+    assert verdict.startswith("slower by ")
+    assert injection.is_named_in(cause), cause
+
+
 @contextmanager
 def busy_neighbour() -> Iterator[None]:
     """Another process that keeps GPU 0 busy."""

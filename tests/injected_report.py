@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.injected_causes import BASELINE, GPUS, ON_CPU, ON_GPUS, Injection, Injections, Runs
+from tests.injected_causes import GPUS, ON_CPU, ON_GPUS, Injection, Injections, begun
 
 
 def repeat(injections: Injections, times: int) -> dict[str, list[str | None]]:
@@ -21,10 +21,7 @@ def repeat(injections: Injections, times: int) -> dict[str, list[str | None]]:
     said: dict[str, list[str | None]] = {name: [] for name in injections.causes}
     for _ in range(times):
         with tempfile.TemporaryDirectory() as storage:
-            runs = Runs(Path(storage), injections)
-            before = runs.of(BASELINE)
-            if before.exit_code != 0:
-                raise SystemExit(before.output)
+            runs = begun(Path(storage), injections)
             for name in injections.causes:
                 lines = runs.lines_of(name)
                 said[name].append(lines[1] if lines else None)
