@@ -175,7 +175,9 @@ ON_GPUS = Injections(
             clause=r"the host is late for the device \+",
             after=1,
         ),
-        "starved loader": Injection(cell=("fed", "feed_loader"), step=r"(idle [^,]+, )?(exposed [^,]+, )?in input \+"),
+        "starved loader": Injection(
+            cell=("fed", "feed_loader"), step=r"((idle|exposed communication) [^,]+, )*in input \+"
+        ),
     },
 )
 

@@ -16,15 +16,17 @@ from tests.injected_causes import GPUS, ON_CPU, ON_GPUS, Injection, Injections, 
 def repeat(injections: Injections, times: int) -> dict[str, list[str | None]]:
     """Cause -> what the line of its test said each time, None where the test was not slower.
 
-    Each time with a baseline of its own; one that cannot be made ends it, with what pytest said.
+    Each time with a baseline of its own; one that cannot be made ends it, with what pytest said. Each line goes to
+    stderr as soon as it is there.
     """
     said: dict[str, list[str | None]] = {name: [] for name in injections.causes}
-    for _ in range(times):
+    for number in range(1, times + 1):
         with tempfile.TemporaryDirectory() as storage:
             runs = begun(Path(storage), injections)
             for name in injections.causes:
                 lines = runs.lines_of(name)
                 said[name].append(lines[1] if lines else None)
+                print(f"[{number}/{times}] {name}: {lines[1] if lines else 'not slower'}", file=sys.stderr, flush=True)
     return said
 
 
