@@ -6,17 +6,17 @@ takes, runs the rest of its command line as a child, and writes its report when 
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.ranks.nsys import profile_options, report_of
+from fixtures.ranks.nsys import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
 
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
-STAND_IN = """#!/bin/sh
-options="$*"
+RUN = """options="$*"
 while :; do
     case "$1" in
         --output=*) output=${1#--output=}; shift;;
@@ -29,13 +29,19 @@ echo "profiling with $options"
 """
 
 
-def perf(folder: Path, *arguments: str, ending: str | None) -> Outcome:
-    """A run with an nsys that leaves a file of this ending, or none."""
-    nsys = folder / "bin" / "nsys"
-    nsys.parent.mkdir()
-    nsys.write_text(STAND_IN + (f'echo "$options" > "$output{ending}"\n' if ending else ""))
+def stand_in(folder: Path, script: str) -> None:
+    """``folder/nsys``"""
+    nsys = folder / "nsys"
+    nsys.write_text(f"#!/bin/sh\n{script}")
     nsys.chmod(0o755)
-    path = f"{nsys.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def perf(folder: Path, *arguments: str, ending: str | None, first: str = "") -> Outcome:
+    """A run with an nsys that leaves a file of this ending, or none; ``first``: what its script begins with."""
+    found = folder / "bin"
+    found.mkdir()
+    stand_in(found, first + RUN + (f'echo "$options" > "$output{ending}"\n' if ending else ""))
+    path = f"{found}{os.pathsep}{os.environ['PATH']}"
     json_file = f"--benchmark-json={folder / 'run.json'}"
     wanted = (TEST, *QUICK, "--explain=none", f"--nsys={folder / 'reports'}", json_file)
     return pytest_perf(folder / "baselines", *wanted, *arguments, variables={"PATH": path})
@@ -57,25 +63,41 @@ def test_each_rank_leaves_a_report(tmp_path: Path) -> None:
     assert "multiprocessing" in options
 
 
-@pytest.mark.parametrize(
-    ("help_", "trace"),
-    [
-        ("Possible values are 'cuda', 'nvtx', 'mpi', 'nccl' or 'none'.", "--trace=cuda,nvtx,nccl"),
-        ("cuda, nvtx, osrt, nccl, none", "--trace=cuda,nvtx,nccl"),
-        ("Possible values are 'cuda', 'nvtx', 'mpi' or 'none'.", "--trace=cuda,nvtx"),
-        ("  --nccl-something=", "--trace=cuda,nvtx"),
-    ],
-)
-def test_nccl_is_traced_where_nsys_can(tmp_path: Path, help_: str, trace: str) -> None:
-    nsys = tmp_path / "nsys"
-    nsys.write_text(f'#!/bin/sh\n[ "$*" = "profile --help" ] && cat <<END\n{help_}\nEND\n')
-    nsys.chmod(0o755)
-    assert profile_options(str(nsys), on_gpu=True)[0] == trace
-    assert profile_options(str(nsys), on_gpu=False)[0] == "--trace=nvtx"
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """What nsys can do is found out once a process."""
+    profile_command.cache_clear()
+    yield
+    profile_command.cache_clear()
 
 
-def test_an_nsys_that_cannot_be_asked_is_not_told_to_trace_nccl(tmp_path: Path) -> None:
-    assert profile_options(str(tmp_path / "gone"), on_gpu=True)[0] == "--trace=cuda,nvtx"
+@pytest.mark.usefixtures("asked_anew")
+@pytest.mark.parametrize(("refused", "trace"), [("osrt", "cuda,nvtx,nccl"), ("nccl", "cuda,nvtx")])
+def test_nccl_is_traced_where_nsys_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str, trace: str
+) -> None:
+    stand_in(tmp_path, f'case "$2" in *{refused}*) echo "Illegal --trace argument"; exit 1;; esac\n{RUN}')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    command = profile_command(on_gpu=True)
+    assert command[:3] == (str(tmp_path / "nsys"), "profile", f"--trace={trace}")
+    assert "--capture-range=cudaProfilerApi" in command
+    assert profile_command(on_gpu=False)[2] == "--trace=nvtx"
+
+
+def test_an_nsys_that_runs_nothing_is_told_at_once(tmp_path: Path) -> None:
+    stand_in(tmp_path, "echo this nsys has expired >&2; exit 1\n")
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    outcome = pytest_perf(tmp_path, TEST, f"--nsys={tmp_path / 'reports'}", variables={"PATH": path})
+    assert outcome.exit_code == 4
+    assert f"--nsys: {tmp_path / 'nsys'} runs nothing: this nsys has expired" in outcome.errors
+    assert not (tmp_path / "reports").exists()
+
+
+def test_what_nsys_says_is_told_where_ranks_do_not_start(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, ending=".nsys-rep", first='case "$*" in *multiprocessing*) echo no room; exit 3;; esac\n')
+    assert outcome.exit_code == 0, outcome.output
+    assert "rank 0 exited with code 3" in outcome.output
+    assert "no room" in outcome.output
 
 
 def test_a_report_that_was_not_imported_is_kept_as_it_is(tmp_path: Path) -> None:
