@@ -29,6 +29,7 @@ def test_gradients(equivalence: Equivalence, gradient_world: str, any_hook: str,
     equivalence(gradient_world, any_hook, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
 
 
+@pytest.mark.two_worlds
 def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
 
@@ -45,5 +46,6 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
     holds()
 
 
+@pytest.mark.two_worlds
 def test_gradients_left_out_come_later(promise: Promise, gradient_world: str, feedback_hook: str) -> None:
     promise(gradient_world, "feedback:delivers", hook=feedback_hook)

@@ -14,6 +14,8 @@ OPTIONS = ("default", "bucket_1kb", "static_graph", "bucket_view")
 SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
 # Columns in sixteens: else the random start depends on whether it is drawn for one matrix or for several at once.
 SIXTEENS = ((60, 48), (50, 64), (24, 4, 4, 3), (33,), (60, 48), (5, 7), (50, 64))
+# On GPUs two ranks and all of them: what divides inexactly is held to its bound by test_gradients.py.
+pytestmark = pytest.mark.two_worlds
 RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
 
 
