@@ -1,11 +1,13 @@
 """``--nsys``: how ranks are started below nsys and what becomes of its reports.
 
 Nsight Systems is not on every machine that runs these tests. What stands in for it here takes the options that it
-takes, runs the rest of its command line as a child, and writes its report when that has ended, as it does.
+takes, runs the rest of its command line as a child that leads a process group, and writes its report when that has
+ended, as it does.
 """
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,16 +18,17 @@ from fixtures.ranks.nsys import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
 
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
-RUN = """options="$*"
+LEAD = "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+RUN = f"""options="$*"
 while :; do
     case "$1" in
-        --output=*) output=${1#--output=}; shift;;
+        --output=*) output=${{1#--output=}}; shift;;
         profile|--*) shift;;
         *) break;;
     esac
 done
 echo "profiling with $options"
-"$@"
+"{sys.executable}" -c "{LEAD}" "$@"
 """
 
 
