@@ -128,6 +128,13 @@ def test_one_of_several_gpus_with_fewer_nvlinks_is_named() -> None:
     assert (said(launch), said(worse)) == ([], [("nvlink", "GPU 1: NVLinks up 16, elsewhere or before 18")])
 
 
+def test_another_process_is_told_before_what_it_may_be_the_reason_of() -> None:
+    other = OtherProcess(pid=4711, memory_bytes=9, sm_percent=37)
+    slowed = replace(FINE, held_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
+    launches = around(slowed, FINE), around(FINE, replace(slowed, others=(other,)))
+    assert [kind for kind, _ in said(*launches)] == ["neighbour", "throttled", "clocks"]
+
+
 def test_gpus_and_launches_share_a_remark_with_the_worst_number() -> None:
     hot = replace(FINE, held_s={"power cap": 101.0, "thermal slowdown": 0.0})
     hotter = replace(FINE, held_s={"power cap": 102.0, "thermal slowdown": 0.0})
