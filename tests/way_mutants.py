@@ -20,7 +20,7 @@ from torch.futures import Future
 
 from fixtures.matrix.buffers import BufferWay
 from fixtures.matrix.hook import Hook
-from fixtures.matrix.hooks import POWERSGD_FULL_RANK
+from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
 from fixtures.matrix.updates import Begun, Update, Wrap
 
 _HERE = "tests.way_mutants"
@@ -167,6 +167,56 @@ def powersgd_that_loses_a_direction() -> None:
 @_full_rank("join", start_powerSGD_iter=100)
 def powersgd_that_does_not_begin() -> None:
     """The means are right, but nothing has been compressed."""
+
+
+def _fed_back(way: str) -> Callable[[Callable[[Any, int], None]], Hook]:
+    """PowerSGD of rank 1, before each bucket of which its state is tampered with."""
+
+    def enter(tamper: Callable[[Any, int], None]) -> Hook:
+        powersgd = HOOKS["powersgd_rank1"]
+
+        def build(ddp: Any) -> tuple[Any, Any]:
+            assert powersgd.build is not None
+            state, hook = powersgd.build(ddp)
+
+            def tampering(state: Any, bucket: GradBucket) -> Future[Tensor]:
+                if bucket.index() in state.error_dict:
+                    tamper(state, bucket.index())
+                future: Future[Tensor] = hook(state, bucket)
+                return future
+
+            return state, tampering
+
+        hook = replace(powersgd, name=f"{_HERE}:{tamper.__name__}", build=build)
+        CAUGHT_BY[hook.name] = (way, "default")
+        return hook
+
+    return enter
+
+
+@_fed_back("no_sync")
+def powersgd_that_forgets(state: Any, bucket: int) -> None:
+    """It remembers, and does not use it."""
+    state.error_dict[bucket].zero_()
+
+
+@_fed_back("join")
+def powersgd_that_remembers_too_much(state: Any, bucket: int) -> None:
+    """One rank by a thousandth."""
+    if distributed.get_rank() == 0:
+        state.error_dict[bucket].mul_(1.001)
+
+
+@_fed_back("group_of_pairs")
+def powersgd_with_memories_swapped(state: Any, bucket: int) -> None:
+    """Of the first two elements of the bucket."""
+    state.error_dict[bucket][:2] = state.error_dict[bucket][:2].flip(0)
+
+
+@_fed_back("unused_by_rank_bucket_view")
+def powersgd_that_forgets_what_a_rank_did_not_use(state: Any, bucket: int) -> None:
+    """What it remembers of parameters that come late in the bucket is lost."""
+    state.error_dict[bucket][-100:] = 0
 
 
 @caught_by("group_of_pairs")
