@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.explain.ranks_breakdown import Breakdown
-from fixtures.judge.explanation import Explanation
+from fixtures.judge.explanation import Explanation, until_it_is_the_measured_step
 from fixtures.judge.run import Judged, Run
 from fixtures.judge.verdict import judge
 from fixtures.report.breakdown import breakdown_lines, remarks
@@ -15,6 +15,23 @@ from tests.test_comparison_and_table import SETTINGS, measured
 
 def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
     return remarks(Explanation(breakdown=breakdown, unprofiled_step_ms=unprofiled_step_ms))
+
+
+@pytest.mark.parametrize(
+    ("steps_ms", "taken", "rough"),
+    [([91], 1, False), ([120, 91], 2, False), ([120, 130, 98], 3, False), ([120, 130, 140], 3, True)],
+)
+def test_a_launch_that_the_profiler_slowed_is_taken_again(steps_ms: list[float], taken: int, rough: bool) -> None:
+    slowed = iter(steps_ms)
+    plain = step(84.76, 0.61, 1.76, 2.87)
+
+    def launch() -> Explanation:
+        return Explanation(breakdown=on_ranks((plain,)), unprofiled_step_ms=90 * 90 / next(slowed))
+
+    found = until_it_is_the_measured_step(launch, 3)
+    assert (found.launches, found.rough) == (taken, rough)
+    assert found.extra_info()["profiled_launches"] == taken
+    assert list(slowed) == []
 
 
 def together(*all_reduces_us: tuple[int, ...]) -> Breakdown:
