@@ -28,11 +28,13 @@ GOAL = 0.01
 class Noise:
     """Of the logarithm of a launch's median, the same under both builds and independent.
 
-    launch: standard deviation. outliers: share of launches that are slower by ``slower``. apart: standard deviation of
-    the logarithm of how much noisier one test is than another. loud: share of tests that are ten times as noisy.
+    launch: standard deviation. process: of what a process adds to all its launches. outliers: share of launches that
+    are slower by ``slower``. apart: standard deviation of the logarithm of how much noisier one test is than another.
+    loud: share of tests that are ten times as noisy.
     """
 
     launch: float
+    process: float = 0.0
     outliers: float = 0.0
     slower: float = math.log(1.1)
     apart: float = 0.0
@@ -77,38 +79,66 @@ def drawn(noise: Noise, *, runs: int, seed: int, tests: int = TESTS, pairs: int 
     return differences
 
 
-def judged(differences: Logs, rule: Rule) -> Judged:
-    """``compare`` for all runs at once, test by test; differences of shape (runs, tests, pairs)."""
+def processes(noise: Noise, *, runs: int, seed: int, tests: int = TESTS, pairs: int = MAX_PAIRS) -> Logs:
+    """What each pair would have of its processes if they were fresh, own less other's, shape (runs, tests, pairs)."""
+    rng = np.random.default_rng([seed, 1])
+    return noise.process * math.sqrt(2) * rng.standard_normal((runs, tests, pairs))
+
+
+def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
+    """``compare`` for all runs at once, test by test; differences of shape (runs, tests, pairs).
+
+    ``fresh``: what the ``processes`` of each pair add if they are started for it. Those of the first pairs are live:
+    they stay what they were in the test before, which for a further pair began two anew.
+    """
     runs, tests, _ = differences.shape
+    live = None if fresh is None else fresh[:, 0, : rule.first].copy()
     k = np.arange(rule.first, rule.max_pairs + 1)
     degrees = PRIOR_DEGREES + k - 1
-    quantile = stats.t.isf(rule.alpha / rule.tests / len(k), degrees)
+    tails = rule.alpha / rule.tests / len(k), 0.025
+    quantile, quantile_of_95 = (stats.t.isf(tail, degrees) for tail in tails)
+    # NaN of one pair, which has no spread of its own.
+    alone, alone_of_95 = (stats.t.isf(tail, k - 1) for tail in tails)
     least = math.log1p(rule.min_slowdown_percent / 100)
     earlier_squares, earlier_degrees = np.zeros((runs, 1)), np.zeros((runs, 1))
     slower, undecided = np.empty((2, runs, tests), dtype=bool)
     pairs = np.empty((runs, tests), dtype=np.int64)
     for test in range(tests):
         d = differences[:, test, : rule.max_pairs]
+        if fresh is not None and live is not None:
+            d = d + np.concatenate([live, fresh[:, test, rule.first : rule.max_pairs]], axis=1)
         change = d.cumsum(axis=1)[:, rule.first - 1 :] / k
         squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
-        pooled_degrees = earlier_degrees + k - 1
+        known, pooled_degrees = earlier_degrees >= _ENOUGH_DEGREES, earlier_degrees + k - 1
         pooled = (earlier_squares + squares) / np.maximum(pooled_degrees, 1)
-        prior = np.where(pooled_degrees < _ENOUGH_DEGREES, np.maximum(PRIOR_SPREAD**2, pooled), pooled)
+        prior = np.where(pooled_degrees >= _ENOUGH_DEGREES, pooled, np.maximum(PRIOR_SPREAD**2, pooled))
         scale = np.sqrt((PRIOR_DEGREES * prior + squares) / degrees / k)
-        changed = abs(change) > np.maximum(quantile * scale, least)
-        decided = changed | (abs(change) + stats.t.isf(0.025, degrees) * scale < least)
+        own = np.where(known, 0, np.sqrt(squares / np.maximum(k - 1, 1) / k))
+        threshold = np.maximum(np.fmax(quantile * scale, alone * own), least)
+        reach = np.fmax(quantile_of_95 * scale, alone_of_95 * own)
+        told = known | (k > 1)
+        changed = (abs(change) > threshold) & told
+        decided = changed | ((abs(change) + reach < least) & told)
         last = np.where(decided.any(axis=1), decided.argmax(axis=1), len(k) - 1)[:, None]
         slower[:, [test]] = np.take_along_axis(changed & (change > 0), last, axis=1)
         undecided[:, [test]] = ~np.take_along_axis(decided, last, axis=1)
         pairs[:, [test]] = k[last]
         earlier_squares += np.take_along_axis(squares, last, axis=1)
         earlier_degrees += k[last] - 1
+        if fresh is not None and live is not None:
+            for pair in range(rule.first, rule.max_pairs):
+                slot = pair % rule.first
+                live[:, slot] = np.where(k[last[:, 0]] > pair, fresh[:, test, pair], live[:, slot])
     return Judged(slower=slower, undecided=undecided, pairs=pairs)
 
 
-def of_unchanged(noise: Noise, rule: Rule, *, batches: int, runs: int) -> list[Judged]:
+def of_unchanged(noise: Noise, rule: Rule, *, batches: int, runs: int, tests: int = TESTS) -> list[Judged]:
     """Runs without a change; batch by batch, which bounds the memory."""
-    return [judged(drawn(noise, runs=runs, seed=seed, pairs=rule.max_pairs), rule) for seed in range(batches)]
+    asked = {"runs": runs, "tests": tests, "pairs": rule.max_pairs}
+    return [
+        judged(drawn(noise, seed=seed, **asked), rule, processes(noise, seed=seed, **asked) if noise.process else None)
+        for seed in range(batches)
+    ]
 
 
 def share_found(differences: Logs, slower: float, rule: Rule) -> float:
@@ -137,6 +167,17 @@ NOISES = {
     "0.4 % a launch, tests apart by a factor of 2": Noise(launch=0.004, apart=math.log(2)),
     "0.2 % a launch, a tenth of the tests ten times": Noise(launch=0.002, loud=0.1),
 }
+# Of runs of any number of tests, whose processes are live from test to test.
+OF_PROCESSES = {
+    "1 % a launch": Noise(launch=0.01),
+    "3 % a launch": Noise(launch=0.03),
+    "10 % a launch": Noise(launch=0.1),
+    "0.05 % a launch, 0.2 % a process": Noise(launch=0.0005, process=0.002),
+    "0.1 % a launch, 1 % a process": Noise(launch=0.001, process=0.01),
+    "0.3 % a launch, 3 % a process": Noise(launch=0.003, process=0.03),
+    "3 % a launch, 3 % a process": Noise(launch=0.03, process=0.03),
+}
+NUMBERS_OF_TESTS = (1, 4, 10, TESTS)
 _UNDER_WRONG_RULES = ("1 % a launch", "3 % a launch", "10 % a launch")
 RULES = [Rule(first=first, min_slowdown_percent=least) for least in (0.5, 1.0) for first in (2, 3)]
 
@@ -156,7 +197,7 @@ def _head(*cells: object) -> None:
 
 
 def tables(batches: int = 5, runs: int = 2000) -> None:
-    """Print them: red runs, what is undecided and at what cost, what is found, and red runs under wrong rules."""
+    """Print them: red runs, also of few tests, what is undecided and at what cost, what is found, and wrong rules."""
     heads = [f"{rule.first} pairs, {rule.min_slowdown_percent:g} %" for rule in RULES]
     undecided: dict[str, list[str]] = {}
     print("\n--against: red runs of unchanged code, % (95 % interval); 100 tests\n")
@@ -167,6 +208,11 @@ def tables(batches: int = 5, runs: int = 2000) -> None:
             f"{100 * np.mean([one.undecided for one in of]):.1f}; {np.mean([one.pairs for one in of]):.1f}"
             for of in seen
         ]
+        _row(title, *(_share(sum(one.red for one in of), batches * runs) for of in seen))
+    print("\nRed runs of so many unchanged tests, %; 3 pairs, 1 %\n")
+    _head(*NUMBERS_OF_TESTS)
+    for title, noise in OF_PROCESSES.items():
+        seen = [of_unchanged(noise, Rule(tests=n), batches=batches, runs=runs, tests=n) for n in NUMBERS_OF_TESTS]
         _row(title, *(_share(sum(one.red for one in of), batches * runs) for of in seen))
     print("\nUnchanged tests that are undecided at the end, %; pairs of launches a test\n")
     _head(*heads)

@@ -39,7 +39,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     """Three times as slow here as there."""
     folder = tmp_path_factory.mktemp("slower")
     files = (f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}")
-    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=3", f"--traces={folder / 'traces'}")
+    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=6", f"--traces={folder / 'traces'}")
     return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
 
 
@@ -210,7 +210,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def perf_of_job(repository: Path, storage: Path, *arguments: str) -> Outcome:
     chosen = ("perf/test_scaling.py", "-k", "2cpu", "--workload=my_job.training:workload", "--explain=none")
-    quick = (*QUICK, "--launches=2", "--max-pairs=2")
+    quick = (*QUICK, "--launches=2", "--max-pairs=8", "--false-alarms=50")
     return pytest_perf(storage, *chosen, *quick, *arguments, variables={"PYTHONPATH": str(repository / "src")})
 
 

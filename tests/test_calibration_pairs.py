@@ -10,7 +10,7 @@ from scipy import stats
 
 from fixtures.judge.against import Pairs, compare
 from fixtures.judge.measurement import Launch, Measurement
-from tests.calibration_pairs import GOAL, NOISES, Noise, Rule, drawn, judged, of_unchanged, smallest_found
+from tests.calibration_pairs import GOAL, NOISES, OF_PROCESSES, Noise, Rule, drawn, judged, of_unchanged, smallest_found
 from tests.test_comparison_and_table import SETTINGS, launch, measured
 
 NOISY = ["1 % a launch", "3 % a launch", "0.2 % a launch, outliers", "3 % a launch, outliers"]
@@ -89,6 +89,13 @@ def red_share(noise: Noise, rule: Rule) -> tuple[float, float]:
 def test_at_most_one_unchanged_run_in_a_hundred_is_red(noise: str) -> None:
     """With the upper end of the 95 % interval."""
     assert red_share(NOISES[noise], Rule())[1] <= GOAL
+
+
+@pytest.mark.parametrize("tests", [1, 4])
+@pytest.mark.parametrize("noise", ["10 % a launch", "0.3 % a launch, 3 % a process"])
+def test_nor_is_one_of_few_tests_which_know_little_of_the_noise(noise: str, tests: int) -> None:
+    (of,) = of_unchanged(OF_PROCESSES[noise], Rule(tests=tests), batches=1, runs=4000, tests=tests)
+    assert stats.binomtest(of.red, 4000, GOAL, alternative="greater").pvalue > 0.05, of.red
 
 
 @pytest.mark.parametrize("noise", NOISY[:2])

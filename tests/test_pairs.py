@@ -6,13 +6,13 @@ import random
 import pytest
 from scipy import stats
 
-from fixtures.judge.pairs import judge_pairs, pooled_spread
+from fixtures.judge.pairs import Prior, judge_pairs, prior_of
 
 
 def test_the_threshold_is_the_formulas() -> None:
     differences = [0.02, 0.03, 0.01]
     s = math.sqrt((4 * 0.01**2 + 2 * 0.01**2) / 6 / 3)
-    verdict, (low, high) = judge_pairs(differences, tests=10, looks=8)
+    verdict, (low, high) = judge_pairs(differences, prior=Prior(spread=0.01, known=True), tests=10, looks=8)
     assert verdict.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 80, 6) * s))
     assert low == pytest.approx(100 * math.expm1(0.02 - stats.t.ppf(0.975, 6) * s))
     assert high == pytest.approx(100 * math.expm1(0.02 + stats.t.ppf(0.975, 6) * s))
@@ -33,7 +33,7 @@ def test_a_change_has_a_word(differences: list[float], word: str) -> None:
 
 
 def test_a_change_that_is_sure_but_small_does_not_fail() -> None:
-    verdict, _ = judge_pairs([0.005] * 30, prior_spread=0.0005)
+    verdict, _ = judge_pairs([0.005] * 30, prior=Prior(spread=0.0005, known=True))
     assert verdict.word == "ok"
 
 
@@ -51,14 +51,40 @@ def test_no_pair_is_an_error() -> None:
         judge_pairs([])
 
 
-def test_the_prior_is_the_spread_of_all_pairs_once_there_are_enough() -> None:
-    assert pooled_spread([[0.001, -0.001]] * 7) == 0.01
-    assert pooled_spread([[0.001, -0.001]] * 8) == pytest.approx(math.sqrt(2e-6))
+def test_the_prior_is_the_spread_of_all_pairs_once_those_of_earlier_tests_are_enough() -> None:
+    pair = [0.001, -0.001]
+    assert prior_of([pair] * 6, pair) == Prior(spread=0.01, known=False)
+    enough, known = prior_of([pair] * 7, pair), prior_of([pair] * 8, pair)
+    assert [enough.known, known.known] == [False, True]
+    assert [enough.spread, known.spread] == pytest.approx([math.sqrt(2e-6)] * 2)
 
 
 def test_a_first_test_that_is_noisy_is_not_taken_for_quiet() -> None:
-    assert pooled_spread([[0.1, -0.1]]) == pytest.approx(math.sqrt(0.02))
-    assert pooled_spread([[0.1]]) == 0.01
+    assert prior_of([], [0.1, -0.1]).spread == pytest.approx(math.sqrt(0.02))
+    assert prior_of([], [0.1]).spread == 0.01
+
+
+def test_until_the_spread_is_known_pairs_must_be_sure_by_themselves() -> None:
+    differences = [0.08, 0.03, 0.07]
+    s = stats.sem(differences)
+    alone, (low, _) = judge_pairs(differences, looks=8)
+    assert alone.word == "undecided"
+    assert alone.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 8, 2) * s))
+    assert alone.p_value == pytest.approx(stats.t.sf(0.06 / s, 2))
+    assert low == pytest.approx(100 * math.expm1(0.06 - stats.t.ppf(0.975, 2) * s))
+    assert judge_pairs(differences, prior=Prior(known=True), looks=8)[0].word == "slower"
+
+
+def test_two_pairs_that_say_nothing_have_a_threshold_that_can_be_written() -> None:
+    verdict, (low, high) = judge_pairs([0.5, -0.5], looks=8, false_alarms_percent=1e-6)
+    assert verdict.word == "undecided"
+    assert verdict.threshold_percent == pytest.approx(999_900)
+    assert -100 < low < 0 < high < 1e7
+
+
+def test_one_pair_decides_only_where_its_spread_is_known() -> None:
+    assert judge_pairs([0.3])[0].word == "undecided"
+    assert judge_pairs([0.3], prior=Prior(known=True))[0].word == "slower"
 
 
 def run_of(tests: int, spreads: list[float], change: float, random_: random.Random) -> list[str]:
@@ -68,8 +94,8 @@ def run_of(tests: int, spreads: list[float], change: float, random_: random.Rand
     for number in range(tests):
         drawn = [random_.gauss(change, spreads[number % len(spreads)]) for _ in range(10)]
         for k in range(3, 11):
-            prior = pooled_spread([*earlier, drawn[:k]])
-            word = judge_pairs(drawn[:k], prior_spread=prior, tests=tests, looks=8)[0].word
+            prior = prior_of(earlier, drawn[:k])
+            word = judge_pairs(drawn[:k], prior=prior, tests=tests, looks=8)[0].word
             if word != "undecided":
                 break
         earlier.append(drawn[:k])
