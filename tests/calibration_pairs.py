@@ -88,11 +88,12 @@ def processes(noise: Noise, *, runs: int, seed: int, tests: int = TESTS, pairs: 
 def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
     """``compare`` for all runs at once, test by test; differences of shape (runs, tests, pairs).
 
-    ``fresh``: what the ``processes`` of each pair add if they are started for it. Those of the first pairs are live:
-    they stay what they were in the test before, which for a further pair began two anew.
+    ``fresh``: what the ``processes`` of each pair add if they are started for it, None: nothing. Those of the first
+    pairs are live: they stay what they were in the test before, which for a further pair began two anew.
     """
     runs, tests, _ = differences.shape
-    live = None if fresh is None else fresh[:, 0, : rule.first].copy()
+    fresh = np.zeros_like(differences) if fresh is None else fresh
+    live = fresh[:, 0, : rule.first].copy()
     k = np.arange(rule.first, rule.max_pairs + 1)
     degrees = PRIOR_DEGREES + k - 1
     tails = rule.alpha / rule.tests / len(k), 0.025
@@ -104,9 +105,8 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
     slower, undecided = np.empty((2, runs, tests), dtype=bool)
     pairs = np.empty((runs, tests), dtype=np.int64)
     for test in range(tests):
-        d = differences[:, test, : rule.max_pairs]
-        if fresh is not None and live is not None:
-            d = d + np.concatenate([live, fresh[:, test, rule.first : rule.max_pairs]], axis=1)
+        of_processes = np.concatenate([live, fresh[:, test, rule.first : rule.max_pairs]], axis=1)
+        d = differences[:, test, : rule.max_pairs] + of_processes
         change = d.cumsum(axis=1)[:, rule.first - 1 :] / k
         squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
         known, pooled_degrees = earlier_degrees >= _ENOUGH_DEGREES, earlier_degrees + k - 1
@@ -125,10 +125,9 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
         pairs[:, [test]] = k[last]
         earlier_squares += np.take_along_axis(squares, last, axis=1)
         earlier_degrees += k[last] - 1
-        if fresh is not None and live is not None:
-            for pair in range(rule.first, rule.max_pairs):
-                slot = pair % rule.first
-                live[:, slot] = np.where(k[last[:, 0]] > pair, fresh[:, test, pair], live[:, slot])
+        for pair in range(rule.first, rule.max_pairs):
+            slot = pair % rule.first
+            live[:, slot] = np.where(k[last[:, 0]] > pair, fresh[:, test, pair], live[:, slot])
     return Judged(slower=slower, undecided=undecided, pairs=pairs)
 
 
@@ -136,8 +135,7 @@ def of_unchanged(noise: Noise, rule: Rule, *, batches: int, runs: int, tests: in
     """Runs without a change; batch by batch, which bounds the memory."""
     asked = {"runs": runs, "tests": tests, "pairs": rule.max_pairs}
     return [
-        judged(drawn(noise, seed=seed, **asked), rule, processes(noise, seed=seed, **asked) if noise.process else None)
-        for seed in range(batches)
+        judged(drawn(noise, seed=seed, **asked), rule, processes(noise, seed=seed, **asked)) for seed in range(batches)
     ]
 
 
