@@ -1,6 +1,8 @@
 """What stands beside a breakdown, from the figures of 8 H200."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,9 +10,12 @@ from fixtures.explain.ranks_breakdown import Breakdown
 from fixtures.judge.explanation import Explanation, until_it_is_the_measured_step
 from fixtures.judge.run import Judged, Run
 from fixtures.judge.verdict import judge
+from fixtures.ranks.failure import RankFailure, RankFault
 from fixtures.report.breakdown import breakdown_lines, remarks
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 from tests.test_comparison_and_table import SETTINGS, measured
+
+KILLED = RankFailure([RankFault(rank=1, kind="died", step=3, phase="backward", message="died of SIGKILL")], "profiling")
 
 
 def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
@@ -32,6 +37,29 @@ def test_a_launch_that_the_profiler_slowed_is_taken_again(steps_ms: list[float],
     assert (found.launches, found.rough) == (taken, rough)
     assert found.extra_info()["profiled_launches"] == taken
     assert list(slowed) == []
+
+
+def test_a_further_launch_that_fails_leaves_the_one_before() -> None:
+    def launches() -> Iterator[Explanation]:
+        yield Explanation(
+            breakdown=on_ranks((step(84.76, 0.61, 1.76, 2.87),)),
+            unprofiled_step_ms=60,
+            traces=(Path("ddp-rank0.json.gz"),),
+        )
+        raise KILLED
+
+    left = launches()
+    found = until_it_is_the_measured_step(lambda: next(left), 3)
+    assert (found.launches, found.failed_again, found.traces) == (2, str(KILLED), ())
+    assert remarks(found)[1] == "rough, profiling again failed"
+
+
+def test_a_first_launch_that_fails_is_a_failure() -> None:
+    def launch() -> Explanation:
+        raise KILLED
+
+    with pytest.raises(RankFailure, match="SIGKILL"):
+        until_it_is_the_measured_step(launch, 3)
 
 
 def together(*all_reduces_us: tuple[int, ...]) -> Breakdown:
