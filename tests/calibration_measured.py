@@ -1,11 +1,11 @@
-"""What measured runs say of the verdict: noise by its source, which planted slowdowns ``--against`` found, and how many
-tests each rule calls slower between two runs of the same code.
+"""What measured runs say of the verdict: noise by its source, which planted slowdowns ``--against`` and other
+rules found, and how many tests each rule calls slower between two runs of the same code.
 
 python -m tests.calibration_measured RUN.json...      of --benchmark-json or baselines/; tests.planted says how to plant
 
 Step, launch and run are standard deviations in % of the median step: of a step within its launch (from the median
 absolute deviation), of a launch's median around its run's mean, of a run's mean around those of the other runs given.
-To judge pairs of runs by another rule, give it an entry in RULES.
+To judge runs and builds by another rule, give it an entry in RIVALS.
 """
 
 import json
@@ -69,28 +69,53 @@ def _root_mean_square(values: Iterable[float]) -> float:
     return math.sqrt(statistics.fmean(value**2 for value in values))
 
 
-def found(
-    runs: Sequence[Mapping[str, Any]],
-) -> Iterator[tuple[str, str, float | None, list[str], list[float], list[int]]]:
-    """World and config, the plant, its share of a step in % where that is known beforehand, and of each copy of that
-    test: word, change in %, pairs."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What ``--against`` and the other rules said of the copies of one test. percent: the plant's share of a step where
+    that is known beforehand. words, changes_percent, pairs: one a copy. rivals: rule -> how many it calls slower;
+    empty where a record lacks the other build's steps."""
+
+    cell: str
+    planted: str
+    percent: float | None
+    words: list[str]
+    changes_percent: list[float]
+    pairs: list[int]
+    rivals: dict[str, int]
+
+
+def found(runs: Sequence[Mapping[str, Any]]) -> Iterator[Found]:
+    """By world and config, interconnect and plant."""
     copies: dict[tuple[str, Plant], list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs:
         for benchmark in run["benchmarks"]:
-            name = _NAME.fullmatch(benchmark["name"])
+            name, info = _NAME.fullmatch(benchmark["name"]), benchmark["extra_info"]
             plant = plant_of(name["workload"]) if name else None
-            if name and plant and "against" in benchmark["extra_info"]:
-                copies[f"{name['world']}-{name['config']}", plant].append(benchmark["extra_info"])
-    for (cell, plant), infos in sorted(copies.items(), key=lambda copy: copy[0]):
+            if name and plant and "against" in info:
+                copies[f"{name['world']}-{name['config']} {info['interconnect']}", plant].append(benchmark)
+    for (cell, plant), benchmarks in sorted(copies.items(), key=lambda copy: copy[0]):
+        infos = [benchmark["extra_info"] for benchmark in benchmarks]
         step_s = statistics.median(s for info in infos for s in info["against"]["launch_medians_s"])
-        yield (
-            cell,
-            plant.name,
-            100 * plant.size / 1e6 / step_s if plant.unit == "us" else None,
-            [info["verdict"]["word"] for info in infos],
-            [info["against"]["change_percent"] for info in infos],
-            [info["against"]["pairs"] for info in infos],
+        yield Found(
+            cell=cell,
+            planted=plant.name,
+            percent=100 * plant.size / 1e6 / step_s if plant.unit == "us" else None,
+            words=[info["verdict"]["word"] for info in infos],
+            changes_percent=[info["against"]["change_percent"] for info in infos],
+            pairs=[info["against"]["pairs"] for info in infos],
+            rivals={name: sum(rule(_other_build(one), one) for one in benchmarks) for name, rule in RIVALS.items()}
+            if all("step_s" in info["against"] for info in infos)
+            else {},
         )
+
+
+def _other_build(benchmark: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What was measured beside it, as a benchmark."""
+    against = benchmark["extra_info"]["against"]
+    return {
+        "stats": {"data": against["step_s"]},
+        "extra_info": {"launch_medians_s": against["launch_medians_s"], "launch_steps": against["launch_steps"]},
+    }
 
 
 def _is_slower(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -124,12 +149,12 @@ def _steps(benchmark: Mapping[str, Any]) -> list[float]:
 
 
 Rule = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
-RULES: dict[str, Rule] = {
-    "this rule": _is_slower,
+RIVALS: dict[str, Rule] = {
     "`mean:5%`": _is_slower_by_mean,
     "7 % on the median": _is_slower_by_7_percent,
     "Mann-Whitney at 0.05": _is_slower_by_mann_whitney,
 }
+RULES: dict[str, Rule] = {"this rule": _is_slower, **RIVALS}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,11 +224,14 @@ def _tables(runs: Sequence[Mapping[str, Any]]) -> None:
         print(f"| {name} | {step:.2f} | {launch:.2f} | {'' if run is None else f'{run:.2f}'} |")
     rows = list(found(runs))
     if rows:
-        print("\n| cell | planted | of a step, % | found | changes, % | pairs |\n| --- | --- | --- | --- | --- | --- |")
-    for cell, planted, percent, words, changes, pairs in rows:
-        slower = f"{words.count('slower')} of {len(words)}"
-        share = "" if percent is None else f"{percent:.2f}"
-        print(f"| {cell} | {planted} | {share} | {slower} | {_list(changes, '+.2f')} | {_list(pairs, 'd')} |")
+        print(f"\n| cell | planted | of a step, % | found | changes, % | pairs | {' | '.join(RIVALS)} |")
+        print(f"| --- | --- | --- | --- | --- | --- |{' --- |' * len(RIVALS)}")
+    for row in rows:
+        slower = f"{row.words.count('slower')} of {len(row.words)}"
+        share = "" if row.percent is None else f"{row.percent:.2f}"
+        changes, pairs = _list(row.changes_percent, "+.2f"), _list(row.pairs, "d")
+        rivals = " | ".join(str(row.rivals.get(name, "")) for name in RIVALS)
+        print(f"| {row.cell} | {row.planted} | {share} | {slower} | {changes} | {pairs} | {rivals} |")
     judged = list(unchanged(runs))
     if judged:
         print(f"\n| instance | machine | tests | {' | '.join(RULES)} |\n| --- | --- | --- |{' --- |' * len(RULES)}")

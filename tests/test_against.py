@@ -72,6 +72,8 @@ def test_the_record_has_both_sides(slower: tuple[Outcome, Path]) -> None:
     info = record(slower[1])
     assert info["against"]["pairs"] == len(info["against"]["launch_medians_s"]) == len(info["launch_medians_s"])
     assert min(info["launch_medians_s"]) > 0.055 > 0.02 < min(info["against"]["launch_medians_s"])
+    assert len(info["against"]["step_s"]) == sum(info["against"]["launch_steps"])
+    assert min(info["against"]["step_s"]) < info["against"]["launch_medians_s"][0] < max(info["against"]["step_s"])
     low, high = info["against"]["interval_percent"]
     assert low < info["verdict"]["change_percent"] < high
     assert info["verdict"]["word"] == "slower"
@@ -87,6 +89,15 @@ def test_junit_has_the_failure(slower: tuple[Outcome, Path]) -> None:
     root = ElementTree.parse(slower[1] / "junit.xml").getroot()
     (failure,) = root.iter("failure")
     assert "than the other build" in failure.attrib["message"]
+    found = {one.attrib["name"]: one.attrib["value"] for one in root.iter("property")}
+    low, change, high = (
+        float(found[name]) for name in ("interval_low_percent", "change_percent", "interval_high_percent")
+    )
+    assert low < change < high
+    assert 0 < float(found["other_step_ms"]) < float(found["step_ms"])
+    assert int(found["pairs"]) == record(slower[1])["against"]["pairs"]
+    assert found["against"] == record(slower[1])["against"]["build"]
+    assert "history_records" not in found
 
 
 def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path, other_build: Path) -> None:

@@ -1,12 +1,15 @@
 """Canaries: timed in live ranks, kept in a record, read back, and compared only with those of the same world."""
 
+from typing import Any
+
 import pytest
 
 from fixtures.judge.canaries import Canaries, Looks, canary_changes, of_one_launch, recorded_canaries
 from fixtures.judge.records import BadRecord
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import World, parse_world
 from fixtures.ranks.canaries import REPETITIONS
+from fixtures.ranks.rank_set import RankSet
 from fixtures.ranks.rank_sets import RankSets
 
 NATIVE, TWO = INTERCONNECTS["native"], parse_world("2cpu")
@@ -27,6 +30,24 @@ def looks(two_ranks: RankSets) -> Looks:
 def test_every_canary_is_timed_once_a_launch_in_every_look(looks: Looks) -> None:
     assert looks.before_s.keys() == looks.later_s.keys() == looks.after_s.keys() == ALL
     assert all(len(times) == 3 and min(times) > 0 for times in looks.launches_s.values())
+
+
+def test_the_other_build_does_the_same_work_before_the_first_test(
+    two_ranks: RankSets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sung = []
+
+    def run(ranks: RankSet, world: World, function: str, *arguments: Any, **named: Any) -> Any:
+        sung.append(function)
+        return plain(ranks, world, function, *arguments, **named)
+
+    plain = RankSet.run
+    monkeypatch.setattr(RankSet, "run", run)
+    canaries = Canaries()
+    for _test in range(2):
+        canaries.before(two_ranks, NATIVE, TWO, other=two_ranks)
+    assert sung == ["fixtures.ranks.canaries:sing"] * 2
+    assert {len(times) for times in canaries.looks["native"].launches_s.values()} == {1}
 
 
 def test_each_rank_times_each_repetition(two_ranks: RankSets) -> None:

@@ -95,18 +95,44 @@ def test_what_was_found_is_counted_by_plant() -> None:
             compared("vit_l_32", "slower", 3.0),
         ]
     }
-    assert list(found([run])) == [
-        ("8gpu-ddp", "400 mb", None, ["slower"], [2.0], [3]),
-        ("8gpu-ddp", "0 us", 0.0, ["ok"], [-0.1], [3]),
-        ("8gpu-ddp", "900 us", pytest.approx(1.0), ["slower", "ok"], [1.1, 0.8], [3, 3]),
-    ]
+    small, none, large = found([run])
+    assert {row.cell for row in (small, none, large)} == {"8gpu-ddp native"}
+    assert (small.planted, small.percent, small.words, small.pairs) == ("400 mb", None, ["slower"], [3])
+    assert (none.planted, none.percent, none.changes_percent) == ("0 us", 0.0, [-0.1])
+    assert large.planted == "900 us"
+    assert large.percent == pytest.approx(1.0)
+    assert (large.words, large.changes_percent, large.pairs) == (["slower", "ok"], [1.1, 0.8], [3, 3])
+
+
+def test_other_rules_judge_the_same_steps() -> None:
+    slower = [compared(f"vit_l_32__7000us__{copy}", "slower", percent) for copy, percent in enumerate((8.0, 6.0))]
+    equal = [compared(f"vit_l_32__0us__{copy}", "ok", percent) for copy, percent in enumerate((0.5, -0.5))]
+    nothing, planted = found([{"benchmarks": [*slower, *equal]}])
+    assert nothing.rivals == {"`mean:5%`": 0, "7 % on the median": 0, "Mann-Whitney at 0.05": 1}
+    assert planted.rivals == {"`mean:5%`": 2, "7 % on the median": 1, "Mann-Whitney at 0.05": 2}
+
+
+def test_a_record_without_the_other_builds_steps_is_not_judged_by_other_rules() -> None:
+    old = compared("vit_l_32__0us__1", "ok", 0.1)
+    del old["extra_info"]["against"]["step_s"]
+    (row,) = found([{"benchmarks": [old]}])
+    assert (row.words, row.rivals) == (["ok"], {})
 
 
 def compared(workload: str, word: str, change_percent: float) -> dict[str, Any]:
-    against = {"launch_medians_s": [0.09] * 3, "change_percent": change_percent, "pairs": 3}
+    """Three launches of eight steps on each side, which lie within 0.2 %."""
+    steps = [0.09 * (1 + step / 4000) for step in range(8)] * 3
+    against = {
+        "launch_medians_s": [0.09] * 3,
+        "launch_steps": [8] * 3,
+        "step_s": steps,
+        "change_percent": change_percent,
+        "pairs": 3,
+    }
     return {
         "name": f"test_throughput[{workload}-8gpu-ddp]",
-        "extra_info": {"verdict": {"word": word}, "against": against},
+        "stats": {"data": [step * (1 + change_percent / 100) for step in steps]},
+        "extra_info": {"interconnect": "native", "verdict": {"word": word}, "against": against},
     }
 
 
