@@ -22,16 +22,17 @@ from tests import calibration_pairs
 Logs = NDArray[np.float64]
 Found = NDArray[np.bool_]
 
-TESTS, LAUNCHES, STEPS, CANARIES = 100, 3, 20, 5
+TESTS, LAUNCHES, STEPS, CANARIES, LOOKS = 100, 3, 20, 5, 2
 _SMALLEST = math.log(1.01)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """Standard deviations of the logarithm.
+    """Standard deviations of the logarithm; of the machine's change during a run, its size.
 
     apart: of the logarithm of how much noisier one test's night is than another's. bimodal: share of launches that are
-    3 % slower. canaries: whether the machine's night is one that canaries feel.
+    3 % slower. canaries: whether the machine's nights and changes are such that canaries feel them. midway:
+    how much slower the machine becomes after a quarter of the tests of the run.
     """
 
     machine: float = 0.0
@@ -41,6 +42,7 @@ class Noise:
     apart: float = 0.0
     bimodal: float = 0.0
     canaries: bool = True
+    midway: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +50,7 @@ class Nights:
     """Of several runs and their records, the run itself last.
 
     medians: of launches, shape (runs, tests, records + 1, launches). steps: of the last record and the run, shape
-    (runs, tests, 2, launches, steps). canaries: shape (runs, canaries, records + 1, 2 launches).
+    (runs, tests, 2, launches, steps). canaries: shape (runs, canaries, records + 1, looks, launches).
     """
 
     medians: Logs
@@ -66,11 +68,13 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     apart = np.exp(noise.apart * rng.standard_normal((runs, tests, 1, 1)))
     level = machine + noise.night * apart * rng.standard_normal((*shape[:-1], 1))
     level = level + noise.launch * rng.standard_normal(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
-    canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, 2 * LAUNCHES))
+    canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, LOOKS, LAUNCHES))
+    level[:, tests // 4 :, -1] += noise.midway
+    canaries[:, :, -1, 1:] += noise.midway * noise.canaries
     return Nights(
         medians=level + np.median(step, axis=-1),
         steps=level[:, :, -2:, :, None] + step[:, :, -2:],
-        canaries=canaries + (machine if noise.canaries else 0),
+        canaries=canaries + machine[..., None] * noise.canaries,
     )
 
 
@@ -78,16 +82,33 @@ def rule(
     medians: Logs, *, alpha: float, tests: int, prior: float | Logs = PRIOR_SPREAD, smallest: float = _SMALLEST
 ) -> tuple[Logs, Logs]:
     """``judge`` for all tests at once: changes and thresholds, of the logarithm, shape (runs, tests)."""
-    means = medians.mean(axis=-1)
-    errors = medians.std(axis=-1, ddof=1) / math.sqrt(medians.shape[-1])
-    now, history = means[..., -1], means[..., :-1]
-    m = history.shape[-1]
+    now, history = medians[..., -1, :], medians[..., :-1, :]
+    return rule_on(now, history, alpha=alpha, tests=tests, prior=prior, smallest=smallest)
+
+
+def rule_on(
+    now: Logs,
+    history: Logs,
+    *,
+    alpha: float,
+    tests: int,
+    prior: float | Logs = PRIOR_SPREAD,
+    smallest: float = _SMALLEST,
+) -> tuple[Logs, Logs]:
+    """The same of launches now, shape (runs, tests, launches), and in records, (runs, tests, records, launches)."""
+    (mean_now, error_now), (means, errors) = map(_summary, (now, history))
+    m = means.shape[-1]
     degrees = PRIOR_DEGREES + m - 1
-    squares = ((history - history.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+    squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((PRIOR_DEGREES * np.square(prior) + squares) / degrees)
-    s = np.maximum.reduce([s, errors[..., -1], np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))])
+    s = np.maximum.reduce([s, error_now, np.sqrt((errors**2).mean(axis=-1))])
     limit = stats.t.isf(alpha / tests, degrees) * s * math.sqrt(1 + 1 / m)
-    return now - history.mean(axis=-1), np.maximum(limit, smallest)
+    return mean_now - means.mean(axis=-1), np.maximum(limit, smallest)
+
+
+def _summary(launches: Logs) -> tuple[Logs, Logs]:
+    """Mean and its standard error over the last axis."""
+    return launches.mean(axis=-1), launches.std(axis=-1, ddof=1) / math.sqrt(launches.shape[-1])
 
 
 def prior_of(medians: Logs) -> float | Logs:
@@ -135,12 +156,21 @@ def whole_rule(seen: Nights) -> Red:
     medians, alpha = seen.medians, 0.01
     changes, limits = rule(medians, alpha=alpha * (1 - SHARE), tests=medians.shape[1], prior=prior_of(medians))
     common, common_limit = shift(medians, alpha=alpha * SHARE)
-    canary, canary_limit = rule(seen.canaries, alpha=0.05, tests=CANARIES)
-    loudest = np.where(canary > canary_limit, canary, 0).max(axis=1)
-    explained = np.where(common > common_limit, np.minimum(common, loudest), 0)
+    explained = np.where(common > common_limit, np.minimum(common, loudest(seen.canaries)), 0)
     return Red(
         single=changes - explained[:, None] > limits, common=common - explained > common_limit, explained=explained
     )
+
+
+def loudest(canaries: Logs) -> Logs:
+    """The largest change of a canary that is slower in a look, shape (runs,)."""
+    runs, number, records, looks, launches = canaries.shape
+    history = canaries[:, :, :-1].reshape(runs, number, records - 1, looks * launches)
+    found = np.zeros(runs)
+    for look in range(looks):
+        change, limit = rule_on(canaries[:, :, -1, look], history, alpha=0.05, tests=number * looks)
+        found = np.maximum(found, np.where(change > limit, change, 0).max(axis=1))
+    return found
 
 
 def without_canaries(seen: Nights) -> Found:
@@ -219,6 +249,7 @@ NOISES = {
     "3 % a night, tests apart by a factor of 2": Noise(night=0.03, apart=math.log(2)),
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 3 %, canaries do not": Noise(night=0.005, machine=0.03, canaries=False),
+    "1 % a night, the machine 30 % slower in the run, canaries feel it": Noise(midway=math.log(1.3)),
 }
 RECORDS = (1, 3, 10)
 

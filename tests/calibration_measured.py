@@ -196,17 +196,26 @@ def unchanged(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, int
 def shift_of(pair: Pair) -> Shift | None:
     """What our rule says of the newer run as a whole, canaries considered. Two tests of one measurement count once."""
     interconnect = pair.tests[0][1]["extra_info"]["interconnect"]
-    record, today = (recorded_canaries(dict(run)).get(interconnect, {}) for run in (pair.before, pair.now))
-    looks = [Looks(world=world, before_s=took) for world, took in today.items()]
+    record = recorded_canaries(dict(pair.before)).get(interconnect, {})
+    today = (pair.now.get("canaries") or {}).get(interconnect)
     cells = {
         _medians(now): Compared(launch_medians_s=_medians(now), records={"": _medians(then)})
         for then, now in pair.tests
     }
     return common_shift(
         list(cells.values()),
-        canary_changes(looks[0] if looks else None, [record], min_slowdown_percent=1),
+        canary_changes(today and _looks(today), [record], min_slowdown_percent=1),
         software=software_differences(pair.before["environment"], pair.now["environment"]),
     )
+
+
+def _looks(recorded: Mapping[str, Any]) -> Looks:
+    """As ``Looks.recorded`` wrote them."""
+    before, after = (
+        {name: took[look] for name, took in recorded["canaries"].items() if took[look]}
+        for look in ("before_s", "after_s")
+    )
+    return Looks(world=recorded["world"], before_s=before, after_s=after)
 
 
 def _medians(benchmark: Mapping[str, Any]) -> tuple[float, ...]:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fixtures.judge.canaries import Looks, canary_changes
 from fixtures.judge.common_shift import Compared, common_shift, share_of_tests_percent
 from fixtures.judge.verdict import PRIOR_SPREAD, judge, prior_spread_of
 from tests.calibration import (
-    CANARIES,
+    LOOKS,
     Noise,
     first_rule,
     nights,
@@ -30,15 +31,18 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
     seen.medians[:, :5, -1] += np.linspace(0.1, 0.6, 5)[:, None]  # so that every answer occurs
     seen.medians[::2, :, -1] += 0.2
     seen.canaries[::4, :, -1] += 0.15
+    seen.canaries[2::8, :, -1, 1] += 0.15
     red = whole_rule(seen)
     words = []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         prior = prior_spread_of([[list(run) for run in test[:-1]] for test in tests])
         assert prior == pytest.approx(float(np.broadcast_to(prior_of(seen.medians), (8, 1))[number, 0]))
-        verdicts = {
-            str(c): judge(list(one[-1]), [list(run) for run in one[:-1]], tests=CANARIES, false_alarms_percent=5)
-            for c, one in enumerate(canaries)
-        }
+        before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
+        verdicts = canary_changes(
+            Looks(world="8gpu", before_s=before, after_s=after),
+            [{"8gpu": {str(c): list(one[record].flat) for c, one in enumerate(canaries)}} for record in range(records)],
+            min_slowdown_percent=1,
+        )
         common = common_shift(
             [
                 Compared(launch_medians_s=tuple(test[-1]), records={str(r): run for r, run in enumerate(test[:-1])})
@@ -85,6 +89,14 @@ def test_canaries_excuse_the_machine_and_nothing_else_does() -> None:
     blamed, _ = red_runs(without_canaries, nightly, records=3, batches=4, runs=100)
     assert excused <= 0.01 * of
     assert blamed > 0.02 * of
+
+
+def test_canaries_excuse_a_machine_that_changed_during_the_run() -> None:
+    midway = Noise(midway=0.3)
+    excused, of = red_runs(lambda seen: whole_rule(seen).runs, midway, records=3, batches=2, runs=100)
+    blamed, _ = red_runs(without_canaries, midway, records=3, batches=2, runs=100)
+    assert excused <= 0.02 * of
+    assert blamed == of
 
 
 def test_a_slowdown_of_all_is_found_where_one_of_a_test_is_not() -> None:

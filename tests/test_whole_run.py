@@ -38,6 +38,7 @@ def judged_by(
     apart: float = 1,
     only: Callable[[str], bool] = lambda name: True,
     torch: str | None = None,
+    arguments: tuple[str, ...] = (),
 ) -> tuple[Outcome, dict[str, Any]]:
     """A run now against a record in which these tests and canaries took less by these factors, and the launches of each
     test lie apart by ``apart`` to either side, which raises its threshold and no other; made with ``torch``. And
@@ -57,7 +58,7 @@ def judged_by(
     if torch is not None:
         record["environment"]["torch"] = torch
     file.write_text(json.dumps(record))
-    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}")
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments)
     return outcome, json.loads((tmp_path / "now.json").read_text())
 
 
@@ -96,6 +97,17 @@ def test_a_test_slower_than_the_machine_explains_fails_at_the_end(recorded: Path
     assert outcome.exit_code == 1, outcome.output
     assert list(now["failed"]) == [ONE]
     assert f"FAILED {ONE}" in outcome.output
+    assert "; canaries are slower as well: " in now["failed"][ONE]
+
+
+def test_of_few_tests_it_is_said_that_canaries_are_slower_and_why_that_excuses_nothing(
+    recorded: Path, tmp_path: Path
+) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50, arguments=("-k", "bucket_view and not static"))
+    assert outcome.exit_code == 1, outcome.output
+    assert list(now["failed"]) == [ONE]
+    assert "; canaries are slower as well: " in now["failed"][ONE]
+    assert "; 5 tests with records are needed to tell whether the machine explains it" in now["failed"][ONE]
 
 
 def test_new_software_makes_slower_canaries_no_excuse(recorded: Path, tmp_path: Path) -> None:
