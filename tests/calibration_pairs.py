@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
-from fixtures.judge.pairs import _ENOUGH_DEGREES
+from fixtures.judge.pairs import _ENOUGH_DEGREES, _LOUDER
 from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
 
 Logs = NDArray[np.float64]
@@ -109,7 +109,10 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
         d = differences[:, test, : rule.max_pairs] + of_processes
         change = d.cumsum(axis=1)[:, rule.first - 1 :] / k
         squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
-        known, pooled_degrees = earlier_degrees >= _ENOUGH_DEGREES, earlier_degrees + k - 1
+        pooled_degrees = earlier_degrees + k - 1
+        quantile_of_louder = special.fdtri(k - 1, earlier_degrees, _LOUDER)
+        louder = squares * earlier_degrees > quantile_of_louder * earlier_squares * (k - 1)
+        known = (earlier_degrees >= _ENOUGH_DEGREES) & ~louder
         pooled = (earlier_squares + squares) / np.maximum(pooled_degrees, 1)
         prior = np.where(pooled_degrees >= _ENOUGH_DEGREES, pooled, np.maximum(PRIOR_SPREAD**2, pooled))
         scale = np.sqrt((PRIOR_DEGREES * prior + squares) / degrees / k)

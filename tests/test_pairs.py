@@ -59,6 +59,14 @@ def test_the_prior_is_the_spread_of_all_pairs_once_those_of_earlier_tests_are_en
     assert [enough.spread, known.spread] == pytest.approx([math.sqrt(2e-6)] * 2)
 
 
+@pytest.mark.parametrize(("times", "known"), [(2.0, True), (2.2, False)])
+def test_a_test_that_is_louder_than_the_earlier_ones_must_be_sure_by_itself(times: float, known: bool) -> None:
+    """Its variance against theirs, of 2 and 8 degrees of freedom: beyond the 95 % quantile of F, 4.46."""
+    pair = [0.001, -0.001]
+    own = [0.001 * math.sqrt(2) * times * z for z in (-1, 0, 1)]
+    assert prior_of([pair] * 8, own).known == known
+
+
 def test_a_first_test_that_is_noisy_is_not_taken_for_quiet() -> None:
     assert prior_of([], [0.1, -0.1]).spread == pytest.approx(math.sqrt(0.02))
     assert prior_of([], [0.1]).spread == 0.01
