@@ -6,6 +6,7 @@ A run judges its tests one after another, as ``compare`` does: some first pairs,
 undecided, with the spread of all pairs of the run so far as the prior. A further kind of noise is one more in NOISES.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fixtures.judge.pairs import _ENOUGH_DEGREES, _LOUDER
+from fixtures.judge.pairs import _DISTURBED, _ENOUGH_DEGREES, _LEFT_OUT, _LOUDER
 from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
 
 Logs = NDArray[np.float64]
@@ -101,7 +102,7 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
     # NaN of one pair, which has no spread of its own.
     alone, alone_of_95 = (stats.t.isf(tail, k - 1) for tail in tails)
     least = math.log1p(rule.min_slowdown_percent / 100)
-    earlier_squares, earlier_degrees = np.zeros((runs, 1)), np.zeros((runs, 1))
+    squares_of, degrees_of = np.zeros((runs, tests)), np.zeros((runs, tests), dtype=np.int64)
     slower, undecided = np.empty((2, runs, tests), dtype=bool)
     pairs = np.empty((runs, tests), dtype=np.int64)
     for test in range(tests):
@@ -109,9 +110,10 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
         d = differences[:, test, : rule.max_pairs] + of_processes
         change = d.cumsum(axis=1)[:, rule.first - 1 :] / k
         squares = (d**2).cumsum(axis=1)[:, rule.first - 1 :] - k * change**2
+        earlier_squares, earlier_degrees = undisturbed(squares_of[:, :test], degrees_of[:, :test])
         pooled_degrees = earlier_degrees + k - 1
-        quantile_of_louder = special.fdtri(k - 1, earlier_degrees, _LOUDER)
-        louder = squares * earlier_degrees > quantile_of_louder * earlier_squares * (k - 1)
+        limit = quantiles(_LOUDER)[k - 1, earlier_degrees]
+        louder = squares * earlier_degrees > limit * earlier_squares * (k - 1)
         known = (earlier_degrees >= _ENOUGH_DEGREES) & ~louder
         pooled = (earlier_squares + squares) / np.maximum(pooled_degrees, 1)
         prior = np.where(pooled_degrees >= _ENOUGH_DEGREES, pooled, np.maximum(PRIOR_SPREAD**2, pooled))
@@ -126,12 +128,38 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
         slower[:, [test]] = np.take_along_axis(changed & (change > 0), last, axis=1)
         undecided[:, [test]] = ~np.take_along_axis(decided, last, axis=1)
         pairs[:, [test]] = k[last]
-        earlier_squares += np.take_along_axis(squares, last, axis=1)
-        earlier_degrees += k[last] - 1
+        squares_of[:, [test]] = np.take_along_axis(squares, last, axis=1)
+        degrees_of[:, [test]] = k[last] - 1
         for pair in range(rule.first, rule.max_pairs):
             slot = pair % rule.first
             live[:, slot] = np.where(k[last[:, 0]] > pair, fresh[:, test, pair], live[:, slot])
     return Judged(slower=slower, undecided=undecided, pairs=pairs)
+
+
+@functools.cache
+def quantiles(share: float) -> Logs:
+    """Of F, by degrees of freedom of the numerator and, of all tests of a run, of the denominator."""
+    table: Logs = special.fdtri(np.arange(MAX_PAIRS)[:, None], np.arange(TESTS * MAX_PAIRS), share)
+    return table
+
+
+def undisturbed(squares: Logs, degrees: Counts) -> tuple[Logs, Counts]:
+    """Sums over the earlier tests, shape (runs, tests) each, without the disturbed ones; shape (runs, 1)."""
+    all_squares, all_degrees = (one.sum(axis=1, keepdims=True) for one in (squares, degrees))
+    most = max(1, int(_LEFT_OUT * squares.shape[1]))
+    if squares.shape[1] < 2:
+        return all_squares, all_degrees
+    variance = squares / np.maximum(degrees, 1)
+    loudest = np.argpartition(variance, -most, axis=1)[:, -most:]
+    order = np.take_along_axis(loudest, np.take_along_axis(variance, loudest, axis=1).argsort(axis=1), axis=1)
+    for place in range(1, most + 1):
+        one_squares, one_degrees = (np.take_along_axis(one, order[:, [-place]], axis=1) for one in (squares, degrees))
+        rest_squares, rest_degrees = all_squares - one_squares, all_degrees - one_degrees
+        limit = quantiles(_DISTURBED)[one_degrees, rest_degrees]
+        out = one_squares * rest_degrees > limit * rest_squares * one_degrees
+        # One that is not beyond leaves those after it in as well: they are quieter, beside no fewer others.
+        all_squares, all_degrees = np.where(out, rest_squares, all_squares), np.where(out, rest_degrees, all_degrees)
+    return all_squares, all_degrees
 
 
 def of_unchanged(noise: Noise, rule: Rule, *, batches: int, runs: int, tests: int = TESTS) -> list[Judged]:
@@ -167,6 +195,7 @@ NOISES = {
     "10 % a launch": Noise(launch=0.1),
     "0.4 % a launch, tests apart by a factor of 2": Noise(launch=0.004, apart=math.log(2)),
     "0.2 % a launch, a tenth of the tests ten times": Noise(launch=0.002, loud=0.1),
+    "0.2 % a launch, one launch in 500 12 % slower": Noise(launch=0.002, outliers=0.002, slower=math.log(1.12)),
 }
 # Of runs of any number of tests, whose processes are live from test to test.
 OF_PROCESSES = {

@@ -59,6 +59,23 @@ def test_the_prior_is_the_spread_of_all_pairs_once_those_of_earlier_tests_are_en
     assert [enough.spread, known.spread] == pytest.approx([math.sqrt(2e-6)] * 2)
 
 
+def test_a_launch_that_was_disturbed_does_not_hide_the_tests_after_it() -> None:
+    """Pairs of two H200s through host memory, of the same code and of a kernel of 900 us (0.94 %) more in each step."""
+    equal = [[-0.0040, 0.0033, 0.0033], [-0.0056, 0.0006, 0.0021], [0.1136, -0.0001, 0.0027], [0.0014, 0.0009, 0.0006]]
+    equal += [[0.0017, 0.0029, 0.0010], [-0.0005, -0.0013, 0.0005]]
+    planted = [0.0094, 0.0081, 0.0098]
+    prior = prior_of(equal, planted)
+    assert prior.known
+    assert prior.spread < 0.004 < prior_of(equal[:3], equal[2]).spread
+    assert judge_pairs(planted, prior=prior, tests=12, min_slowdown_percent=0.5)[0].word == "slower"
+
+
+def test_where_launches_are_disturbed_often_that_is_what_the_machine_is_like() -> None:
+    quiet, disturbed = [0.001, -0.001, 0.0], [0.1, -0.001, 0.0]
+    assert prior_of([*[quiet] * 20, disturbed], quiet).spread == pytest.approx(0.001, rel=0.1)
+    assert prior_of([*[quiet] * 20, disturbed, disturbed], quiet).spread > 0.01
+
+
 @pytest.mark.parametrize(("times", "known"), [(2.0, True), (2.2, False)])
 def test_a_test_that_is_louder_than_the_earlier_ones_must_be_sure_by_itself(times: float, known: bool) -> None:
     """Its variance against theirs, of 2 and 8 degrees of freedom: beyond the 95 % quantile of F, 4.46."""
