@@ -139,8 +139,8 @@ def judged(differences: Logs, rule: Rule, fresh: Logs | None = None) -> Judged:
 @functools.cache
 def quantiles(share: float) -> Logs:
     """Of F, by degrees of freedom of the numerator and, of all tests of a run, of the denominator."""
-    table: Logs = special.fdtri(np.arange(MAX_PAIRS)[:, None], np.arange(TESTS * MAX_PAIRS), share)
-    return table
+    degrees = np.arange(MAX_PAIRS)[:, None], np.arange(TESTS * MAX_PAIRS)
+    return np.asarray(special.fdtri(*degrees, share), dtype=np.float64)
 
 
 def undisturbed(squares: Logs, degrees: Counts) -> tuple[Logs, Counts]:
