@@ -122,13 +122,17 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
         ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),
         ("--interconnect=wire", "no interconnect named 'wire': there are native, shm, net"),
         ("--instance=../elsewhere", "--instance '../elsewhere': a name has letters, digits, '.', '_' and '-' only"),
+        (
+            "--require-baseline --benchmark-disable",
+            "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
+        ),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
     ],
 )
 def test_wrong_input_is_told_in_one_line(
     no_storage: Path, my_project: dict[str, str], arguments: str, complaint: str
 ) -> None:
-    outcome = pytest_perf(no_storage, "perf", arguments, variables=my_project)
+    outcome = pytest_perf(no_storage, "perf", *arguments.split(), variables=my_project)
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: --")

@@ -323,6 +323,12 @@ def test_a_run_without_the_option_names_what_is_gone_and_passes(storage_with_mor
     assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE, GONE]
 
 
+def test_a_hook_of_ones_own_is_missed_only_where_it_is_asked_for(storage_with_more: Path) -> None:
+    edit(storage_with_more, lambda record: record["benchmarks"][2]["extra_info"].update(hook="mine.hooks:int8"))
+    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE]
+
+
 ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
 
 
