@@ -138,6 +138,23 @@ def test_software_and_its_variables_are_compared_and_the_host_is_not() -> None:
     assert software_differences(before, now) == ["torch 2.14 -> 2.15", "NCCL_ALGO Ring -> unset"]
 
 
+@pytest.mark.parametrize(
+    ("name", "compared"),
+    [
+        ("CUDA_VISIBLE_DEVICES", False),
+        ("TORCH_HOME", False),
+        ("TORCH_LOGS", False),
+        ("CUDA_LAUNCH_BLOCKING", True),
+        ("OMP_NUM_THREADS", True),
+        ("TORCH_DISTRIBUTED_DEBUG", True),
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE", True),
+    ],
+)
+def test_devices_caches_and_logs_are_no_software_and_other_variables_are(name: str, compared: bool) -> None:
+    differences = software_differences({"variables": {name: "0"}}, {"variables": {name: "1"}})
+    assert differences == ([f"{name} 0 -> 1"] if compared else [])
+
+
 @given(st.lists(st.floats(-50, 200), min_size=5, max_size=12), st.floats(0.01, 100))
 def test_the_unit_of_time_changes_nothing(percents: list[float], unit: float) -> None:
     tests = run(percents, 2)
