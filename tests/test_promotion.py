@@ -126,9 +126,22 @@ def test_tests_of_the_baselines_that_are_not_in_it_and_other_software_are_said(
         record["benchmarks"].pop(0)
         record["environment"]["torch"] = "2.99"
 
+    gone = json.loads(tonight.read_text())["benchmarks"][0]["fullname"]
     outcome = promote(storage, edited(tonight, tmp_path / "partial.json", change))
-    assert "1 more are in the baselines of rack-7, not in this record" in outcome.output
+    assert f"1 more are in the baselines of rack-7, not in this record:\n    {gone}\n\n" in outcome.output
     assert re.search(r"^other: torch \S+ -> 2\.99 since 0001_first\.json$", outcome.output, re.MULTILINE)
+
+
+def test_of_many_tests_that_are_not_in_it_some_are_named(storage: Path, tonight: Path) -> None:
+    def lengthen(record: Record) -> None:
+        one = record["benchmarks"][0]
+        record["benchmarks"] += [{**one, "fullname": f"perf/test_gone.py::test_gone[{n:02}]"} for n in range(14)]
+
+    baseline = storage / "rack-7/0001_first.json"
+    edited(baseline, baseline, lengthen)
+    _, _, missing = promote(storage, tonight).output.partition("14 more are in the baselines of rack-7")
+    names = [f"    perf/test_gone.py::test_gone[{n:02}]" for n in range(12)]
+    assert missing.splitlines()[1:14] == [*names, "    and 2 more"]
 
 
 def test_each_interconnect_of_a_run_goes_to_its_own_instance(storage: Path, tonight: Path, tmp_path: Path) -> None:
