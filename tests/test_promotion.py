@@ -382,6 +382,27 @@ def test_two_promotions_and_a_save_at_once_take_three_numbers(storage: Path, ton
     assert len(read_history(storage, "rack-7")[SINGLE].launch_medians_s) == 3 * count + 1
 
 
+def _count_written(storage: Path, files: list[Path], together: Barrier) -> None:
+    """Its exit code is how many of these were not refused."""
+    written = 0
+    for file in files:
+        together.wait(60)
+        written += main(["promote", "--yes", "--min-slowdown=100", f"--storage={storage}", str(file)]) == 0
+    raise SystemExit(written)
+
+
+def test_of_two_promotions_of_one_record_at_once_one_is_refused(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    spawn, count = multiprocessing.get_context("spawn"), 15
+    together, files = spawn.Barrier(2), _variants(tonight, tmp_path, "same", count)
+    processes = [spawn.Process(target=_count_written, args=(storage, files, together), daemon=True) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert sum(process.exitcode or 0 for process in processes) == count
+    assert files_in(storage)[1:] == [f"rack-7/{2 + number:04}_same{number}.json" for number in range(count)]
+
+
 def test_killed_while_it_writes_it_leaves_no_half_record(storage: Path, tonight: Path, tmp_path: Path) -> None:
     """The record is large, so that it is still being written when its temporary file is seen and the kill comes."""
 
