@@ -128,6 +128,7 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
             "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
         ),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
+        ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
     ],
 )
 def test_wrong_input_is_told_in_one_line(

@@ -255,6 +255,20 @@ def test_the_json_says_which_test_failed_and_why(slow: tuple[Outcome, Path]) -> 
     assert record["interrupted"] is False
 
 
+def test_a_json_that_cannot_be_written_leaves_last_nights_whole(tmp_path: Path) -> None:
+    (tmp_path / "bad_key.py").write_text(
+        "def pytest_benchmark_update_json(output_json): output_json[('no', 'key')] = 1"
+    )
+    (tmp_path / "nightly.json").write_text("last night's")
+    outcome = pytest_perf(
+        tmp_path / "baselines",
+        *(SINGLE, *SCALING[1:], "-p", "bad_key", f"--benchmark-json={tmp_path / 'nightly.json'}"),
+        variables={"PYTHONPATH": str(tmp_path)},
+    )
+    assert "keys must be str" in outcome.output + outcome.errors
+    assert (tmp_path / "nightly.json").read_text() == "last night's"
+
+
 def test_a_faster_run_says_so_and_asks_for_a_record(storage: Path) -> None:
     outcome = pytest_perf(
         storage,
