@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.judge.drift import Change, Series, changes
+from fixtures.judge.drift import Change, Series, changes, fewest_nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 
@@ -100,6 +100,18 @@ def test_one_bad_night_is_nothing() -> None:
 def test_few_nights_and_equal_nights_are_nothing(count: int) -> None:
     assert found(np.full((1, count), math.log(0.1))) == [[]]
     assert found(nights(1, count, seed=1)) == [[]]
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.01, 0.05, 0.5])
+def test_a_step_is_found_in_as_few_nights_as_said_and_in_no_fewer(alpha: float) -> None:
+    def step(count: int) -> Logs:
+        logs = alternating(count)
+        logs[count // 2 :] += 0.5
+        return logs[None]
+
+    fewest = fewest_nights(alpha)
+    assert [change.at for change in found(step(fewest), alpha=alpha)[0]] == [fewest // 2]
+    assert found(step(fewest - 1), alpha=alpha) == [[]]
 
 
 def test_tests_that_ran_in_other_nights_are_looked_at_together() -> None:

@@ -110,6 +110,33 @@ def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
     assert "2026-09-01 to 2026-10-10" in outcome.output.splitlines()[-3]
 
 
+def test_few_nights_are_not_called_unchanged(tmp_path: Path) -> None:
+    """Though in the last two the step takes half as long again: 10 nights are needed at the default of 1 %."""
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number in range(4):
+        step_s = 0.15 if number >= 2 else 0.1
+        write(tmp_path, number, night(number, benchmark(DDP, step_s), benchmark(BF16, step_s)))
+    outcome = drift(tmp_path)
+    assert (outcome.exit_code, outcome.errors) == (0, "")
+    assert outcome.output.splitlines()[2:] == ["0 of 2 tests without a change", "2 tests with too few nights (< 10)"]
+
+
+def test_a_test_that_is_renamed_ends_and_begins(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    random, renamed = np.random.default_rng(7), DDP.replace("ddp", "naive")
+    for number in range(20):
+        ddp, bf16 = 0.1 * np.exp(random.normal(0, 0.005, 2))
+        write(tmp_path, number, night(number, benchmark(DDP if number < 9 else renamed, ddp), benchmark(BF16, bf16)))
+    assert drift(tmp_path).output.splitlines()[2:] == [
+        "2 of 3 tests without a change",
+        "1 test with too few nights (< 10)",
+        "first measured 2026-09-10:",
+        "    test_throughput[vit_l_32-8gpu-naive]",
+        "last measured 2026-09-09:",
+        "    test_throughput[vit_l_32-8gpu-ddp]",
+    ]
+
+
 def test_files_that_are_no_records_are_named_and_left_out(tmp_path: Path, forty_nights: Path) -> None:
     pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     torn = write(tmp_path, 1, '{"benchmarks": [')
