@@ -1,6 +1,7 @@
 """``--against``: real launches under another interpreter, in turn with our own."""
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -163,7 +164,20 @@ def test_a_build_without_the_users_module_is_told_before_anything_is_measured(re
     other.chmod(0o755)
     outcome = perf_of_job(repository, tmp_path, "--against", str(other))
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert f"--against: {other} cannot import my_job.training: ModuleNotFoundError" in outcome.errors
+    assert f"--against: {other} cannot load my_job.training:workload: ModuleNotFoundError" in outcome.errors
+
+
+def test_a_build_whose_module_lacks_the_workload_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+    for side, job in (("ours", JOB), ("theirs", JOB.replace("workload =", "renamed ="))):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "one_job.py").write_text(job.replace("SLEEP_S", "0.02"))
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec env PYTHONPATH={tmp_path / "theirs"} "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    chosen = ("perf/test_scaling.py", "--workload=one_job:workload", f"--against={other}")
+    outcome = pytest_perf(tmp_path, *chosen, variables={"PYTHONPATH": str(tmp_path / "ours")})
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"--against: {other} cannot load one_job:workload: module 'one_job' has no 'workload'" in outcome.errors
 
 
 @pytest.mark.parametrize(
@@ -204,19 +218,24 @@ def git(repository: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's checkout: in its last commit a step takes 20 ms, in the working tree 60."""
-    top = tmp_path_factory.mktemp("repository")
+def checkout(top: Path, *, committed: str, now: str) -> Path:
+    """A user's checkout, with what ``my_job.training`` is in its last commit and in the working tree."""
     (top / "src/my_job").mkdir(parents=True)
     (top / "src/my_job/__init__.py").touch()
-    (top / "src/my_job/training.py").write_text(JOB.replace("SLEEP_S", "0.02"))
+    (top / "src/my_job/training.py").write_text(committed)
     (top / ".gitignore").write_text("__pycache__/\n")
     git(top, "init", "--quiet")
     git(top, "add", "--all")
     git(top, "commit", "--quiet", "--message=first")
-    (top / "src/my_job/training.py").write_text(JOB.replace("SLEEP_S", "0.06"))
+    (top / "src/my_job/training.py").write_text(now)
     return top
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In its last commit a step takes 20 ms, in the working tree 60."""
+    committed, now = JOB.replace("SLEEP_S", "0.02"), JOB.replace("SLEEP_S", "0.06")
+    return checkout(tmp_path_factory.mktemp("repository"), committed=committed, now=now)
 
 
 def perf_of_job(repository: Path, storage: Path, *arguments: str) -> Outcome:
@@ -242,22 +261,58 @@ def test_the_checkout_is_as_it_was(repository: Path) -> None:
 
 def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path) -> None:
     waiting = (
-        "import sys, time; from pathlib import Path; from fixtures.ranks.revision import Revision, checked_out\n"
-        "revision = Revision(named='HEAD', commit='HEAD', repository=Path(sys.argv[1]), modules=())\n"
-        "with checked_out(revision) as there: print(there.tree, flush=True); time.sleep(60)"
+        "import time; from fixtures.ranks.interpreter import OwnCode\n"
+        "from fixtures.ranks.revision import find_revision, checked_out\n"
+        "revision = find_revision('HEAD', OwnCode(workloads=('my_job.training:workload',)))\n"
+        "with checked_out(revision) as there: print(there.files['my_job.training'], flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", waiting, str(repository)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", waiting],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(repository / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as run:
         assert run.stdout is not None
-        tree = Path(run.stdout.readline().strip())
-        assert (tree / "src/my_job/training.py").is_file()
+        file = Path(run.stdout.readline().strip())
+        assert file.is_file()
         run.kill()
+    (folder,) = (parent for parent in file.parents if parent.name.startswith("ddp-perf-"))
     deadline = time.monotonic() + 10
-    while tree.parent.exists() and time.monotonic() < deadline:
+    while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not tree.parent.exists()
+    assert not folder.exists()
     git(repository, "worktree", "prune")  # what git itself does now and then
+
+
+@pytest.mark.parametrize(
+    ("committed", "says"),
+    [
+        ("import no_such_dependency", "ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ("renamed = 1", "module 'my_job.training' has no 'workload'"),
+        ("workload = 1", "'my_job.training:workload' is a int, not a Workload"),
+    ],
+)
+def test_a_revision_that_does_not_load_ends_the_run_before_anything_is_measured(
+    tmp_path: Path, committed: str, says: str
+) -> None:
+    top = checkout(tmp_path / "job", committed=committed, now=JOB.replace("SLEEP_S", "0.02"))
+    outcome = perf_of_job(top, tmp_path, "--against=HEAD")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR, outcome.output
+    assert outcome.output.count(f" of job cannot load my_job.training:workload: {says}") == 1
+    assert "starting" not in outcome.output
+    assert len(git(top, "worktree", "list").splitlines()) == 1
+
+
+def test_a_revision_that_an_installed_module_would_shadow_ends_the_run(repository: Path, tmp_path: Path) -> None:
+    """As an editable install may: it is imported from the checkout when Python starts."""
+    source = repository / "src"
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.append({str(source)!r}); import my_job.training")
+    chosen = ("perf/test_scaling.py", "--workload=my_job.training:workload", "--against=HEAD")
+    outcome = pytest_perf(tmp_path, *chosen, variables={"PYTHONPATH": str(tmp_path)})
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR, outcome.output
+    assert f"my_job.training comes from {source}/my_job/training.py, not from the revision" in outcome.output
+    assert "starting" not in outcome.output
 
 
 def test_a_revision_without_the_users_module_is_named(repository: Path, tmp_path: Path) -> None:
