@@ -8,12 +8,16 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.ranks import interpreter
+from fixtures.ranks.interpreter import BadInterpreter, OwnCode, probe
+from fixtures.ranks.revision import Revision, checked_out
 from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
 from tests.workloads_for_tests import STEP_MS
 
@@ -186,13 +190,51 @@ def test_a_build_whose_module_lacks_the_workload_is_told_before_anything_is_meas
         ("/no/such/python", "there is no interpreter at /no/such/python"),
         ("HEAD~1000000", "there is no interpreter at HEAD~1000000, and no such revision"),
         ("/tmp", "/tmp is a folder: name the interpreter in it, /tmp/bin/python"),
-        ("/bin/true", "/bin/true does not run as a Python interpreter"),
+        ("/bin/true", "/bin/true exited with code 0 when it was to import torch, tests.workloads_for_tests"),
     ],
 )
 def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) -> None:
     outcome = perf(tmp_path, "--against", named, step_ms="1")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     assert says in outcome.errors
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], str]:
+    """In place of an interpreter."""
+
+    def write(text: str) -> str:
+        (tmp_path / "python").write_text(text)
+        (tmp_path / "python").chmod(0o755)
+        return str(tmp_path / "python")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "#!/bin/sh\necho no libnccl.so.2 >&2; exit 127",
+            "exited with code 127 when it was to import torch: no libnccl.so.2",
+        ),
+        ("#!/bin/sh\nkill -SEGV $$", "died of SIGSEGV when it was to import torch"),
+        ("what is this", "does not run: Exec format error"),
+    ],
+)
+def test_how_an_interpreter_ended_is_told(script: Callable[[str], str], text: str, says: str) -> None:
+    python = script(text)
+    with pytest.raises(BadInterpreter, match=f"^{re.escape(f'{python} {says}')}$"):
+        probe(python)
+
+
+def test_an_interpreter_that_takes_too_long_is_told(
+    script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interpreter, "_PROBE_TIMEOUT_S", 2)
+    python = script("#!/bin/sh\necho waiting for the disk >&2; exec sleep 1000")
+    with pytest.raises(BadInterpreter, match=r"had not imported torch after 2 s: waiting for the disk$"):
+        probe(python)
 
 
 JOB = """
@@ -238,10 +280,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkout(tmp_path_factory.mktemp("repository"), committed=committed, now=now)
 
 
-def perf_of_job(repository: Path, storage: Path, *arguments: str) -> Outcome:
+def perf_of_job(repository: Path, storage: Path, *arguments: str, **variables: str) -> Outcome:
     chosen = ("perf/test_scaling.py", "-k", "2cpu", "--workload=my_job.training:workload", "--explain=none")
     quick = (*QUICK, "--launches=2", "--max-pairs=8", "--false-alarms=50")
-    return pytest_perf(storage, *chosen, *quick, *arguments, variables={"PYTHONPATH": str(repository / "src")})
+    variables = {"PYTHONPATH": str(repository / "src"), **variables}
+    return pytest_perf(storage, *chosen, *quick, *arguments, variables=variables)
 
 
 def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(repository: Path, tmp_path: Path) -> None:
@@ -328,3 +371,42 @@ def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
     outcome = perf_of_job(repository, tmp_path, "--against=v9")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     assert f"there is no interpreter at v9, and no such revision in {repository}" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1", "fatal: detected dubious ownership in repository at '{}' To add an"),
+        ("GIT_CEILING_DIRECTORIES", "{}/src", "fatal: not a git repository"),
+        ("PATH", "{}", "git does not run: No such file or directory"),
+    ],
+)
+def test_why_git_opens_no_repository_is_told(
+    repository: Path, tmp_path: Path, variable: str, value: str, reason: str
+) -> None:
+    outcome = perf_of_job(repository, tmp_path, "--against=HEAD", **{variable: value.format(repository)})
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    says = f"and git opens no repository of my_job.training: {reason.format(repository)}"
+    assert says in outcome.errors
+
+
+def test_why_git_makes_no_worktree_is_told(tmp_path: Path) -> None:
+    top = checkout(tmp_path / "job", committed="", now="")
+    (top / ".git/worktrees").touch()
+    revision = Revision(named="HEAD", commit="HEAD", repository=top, own=OwnCode())
+    with (
+        pytest.raises(BadInterpreter, match=r"git cannot make a worktree of HEAD \(HEAD\) of job: fatal: could not .+"),
+        checked_out(revision),
+    ):
+        pass
+
+
+def test_a_skipped_test_says_under_which_build_it_cannot_be_run(tmp_path: Path) -> None:
+    now = JOB.replace("SLEEP_S", "0")
+    top = checkout(tmp_path / "job", committed=now.replace("64, 64", "64, 1"), now=now)
+    chosen = ("perf/test_throughput.py", "-k", "2cpu-powersgd_rank1", "--workload=my_job.training:workload", "-rs")
+    variables = {"PYTHONPATH": str(top / "src")}
+    outcome = pytest_perf(tmp_path, *chosen, *QUICK, "--against=HEAD", variables=variables)
+    assert re.search(r"under HEAD \(\w+\) of job: PowerSGD of rank 1 compresses nothing", outcome.output), (
+        outcome.output
+    )
