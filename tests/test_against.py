@@ -269,6 +269,10 @@ def checkout(top: Path, *, committed: str, now: str) -> Path:
     git(top, "init", "--quiet")
     git(top, "add", "--all")
     git(top, "commit", "--quiet", "--message=first")
+    hook = top / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {top}/hook_has_run\n")
+    hook.chmod(0o755)
     (top / "src/my_job/training.py").write_text(now)
     return top
 
@@ -319,13 +323,14 @@ def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path)
         assert run.stdout is not None
         file = Path(run.stdout.readline().strip())
         assert file.is_file()
+        (tree,) = (parent for parent in file.parents if parent.name == repository.name)
+        git(repository, "worktree", "lock", str(tree))  # as git does while it makes one
         run.kill()
-    (folder,) = (parent for parent in file.parents if parent.name.startswith("ddp-perf-"))
     deadline = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < deadline:
+    while tree.parent.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not folder.exists()
-    git(repository, "worktree", "prune")  # what git itself does now and then
+    assert not tree.parent.exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
 @pytest.mark.parametrize(
