@@ -9,16 +9,21 @@ import sys
 import time
 import venv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.judge.against import compare
+from fixtures.judge.measurement import Launch
 from fixtures.ranks import interpreter
 from fixtures.ranks.interpreter import BadInterpreter, OwnCode, probe
 from fixtures.ranks.revision import Revision, checked_out
 from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.test_calibration_pairs import Sides
+from tests.test_comparison_and_table import SETTINGS, launch, measured
 from tests.workloads_for_tests import STEP_MS
 
 OTHER_STEP_MS, OUR_STEP_MS = "20", "60"
@@ -117,6 +122,33 @@ def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path
     assert outcome.exit_code == 0, outcome.output
     assert record(tmp_path)["verdict"]["word"] in ("ok", "undecided")
     assert record(tmp_path)["against"]["pairs"] in (2, 3)
+
+
+def test_the_time_left_is_that_of_fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pairs are of live ones, whose start took 5 s."""
+    own, other = Sides(2), Sides(2)
+    other.start_s = 5.0
+    said: list[str] = []
+
+    def one(ranks: Any, number: int) -> Launch:
+        return launch(1 + number % 2 if ranks in own.ranks else 1.0)
+
+    monkeypatch.setattr(own, "say", said.append)
+    compare(
+        measured("ddp", 1),
+        "ddp",
+        cast(Any, own),
+        cast(Any, other),
+        one,
+        settings=replace(SETTINGS, max_pairs=5),
+        tests=1,
+        earlier=[],
+    )
+    assert [line.rpartition("; ")[2] for line in said] == [
+        "one more pair, of 3 at most, which take 15 s",
+        "one more pair, of 2 at most, which take 0 s",
+        "one more pair, of 1 at most, which take 0 s",
+    ]
 
 
 SLOW_ALL_REDUCE = """

@@ -31,6 +31,7 @@ class Sides:
 
     def __init__(self, launches: int) -> None:
         self.launches = launches
+        self.start_s = 0.0
         self.ranks = [Ranks() for _ in range(launches)]
 
     def of(self, interconnect: object) -> list[Ranks]:

@@ -259,6 +259,7 @@ def test_only_the_set_that_failed_is_started_again(tmp_path: Path, monkeypatch: 
         "starting 2 x 1 ranks ...",
         "starting 1 x 1 ranks ...",
     ]
+    assert f"started in {sets.start_s:.1f} s" in said
     sets.close()
     assert list(tmp_path.iterdir()) == []
     assert guard.state_of(pid) is None
