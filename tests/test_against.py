@@ -95,6 +95,13 @@ def test_the_summary_has_a_row_a_test(slower: tuple[Outcome, Path]) -> None:
     assert re.search(row, slower[0].output), slower[0].output
 
 
+def test_modules_that_both_sides_import_from_one_file_are_named(slower: tuple[Outcome, Path]) -> None:
+    file = ROOT / "tests/workloads_for_tests.py"
+    assert f"\nthe same file on both sides: tests.workloads_for_tests ({file})\n" in slower[0].output
+    environment = json.loads((slower[1] / "run.json").read_text())["environment"]
+    assert environment["modules"] == {"tests.workloads_for_tests": str(file)}
+
+
 def test_junit_has_the_failure(slower: tuple[Outcome, Path]) -> None:
     root = ElementTree.parse(slower[1] / "junit.xml").getroot()
     (failure,) = root.iter("failure")
@@ -331,6 +338,7 @@ def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(reposi
     assert re.search(r"what is another here: my_job [0-9a-f]{10} -> [0-9a-f]{10}-dirty\n", outcome.output), (
         outcome.output
     )
+    assert "the same file on both sides" not in outcome.output
 
 
 def test_the_checkout_is_as_it_was(repository: Path) -> None:
