@@ -40,7 +40,8 @@ def test_a_change_that_is_sure_but_small_does_not_fail() -> None:
 def test_sides_swapped_give_the_opposite() -> None:
     verdict, (low, high) = judge_pairs([0.02, 0.03, 0.05])
     other, (other_low, other_high) = judge_pairs([-0.02, -0.03, -0.05])
-    assert math.log1p(verdict.change_percent or 0 / 100) > 0 > (other.change_percent or 0)
+    logs = [math.log1p((side.change_percent or 0) / 100) for side in (verdict, other)]
+    assert logs == pytest.approx([0.1 / 3, -0.1 / 3])
     assert (math.log1p(low / 100), math.log1p(high / 100)) == pytest.approx(
         (-math.log1p(other_high / 100), -math.log1p(other_low / 100))
     )
