@@ -437,6 +437,16 @@ def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None
     assert list(tmp_path.rglob("*.json")) == []
 
 
+def test_a_cache_that_cannot_be_written_costs_no_summary(storage: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = ("-o", f"cache_dir={tmp_path / 'file' / 'cache'}")
+    own = (sys.executable, "-m", "pytest", *SCALING, "--benchmark-skip", f"--benchmark-storage={storage}")
+    outcome = run(*own, *cache)
+    assert outcome.exit_code == 0, outcome.errors
+    assert "PytestCacheWarning" in outcome.output
+    assert len(named_as_missing(outcome)) == 3
+
+
 def test_comparing_with_a_record_that_is_not_there_is_said(storage: Path) -> None:
     outcome = pytest_perf(storage, *SCALING, "--benchmark-skip", "--benchmark-compare=0042")
     assert outcome.exit_code == 0
