@@ -132,10 +132,25 @@ def test_a_slower_all_reduce_fails_with_one_line(saved: tuple[Path, Outcome], tm
     assert "torch 2.0 -> " in outcome.output
 
 
-def test_what_the_baseline_has_and_was_not_measured_is_missed(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def unsaved(saved: tuple[Path, Outcome], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """The folder of a baseline with a test that has another name today, and a run that cannot write a further one."""
+    storage = tmp_path_factory.mktemp("unsaved")
     (file,) = saved[0].rglob("*.json")
-    text = file.read_text().replace("all_reduce_4mb", "all_reduce_5mb")
-    (tmp_path / file.parent.name).mkdir()
-    (tmp_path / file.parent.name / file.name).write_text(text)
-    outcome = pytest_perf(tmp_path, "perf/test_collectives.py", "-k", "1mb or 5mb", *QUICK, "--min-slowdown=1e6")
-    assert "test_collectives[2cpu-all_reduce_5mb]" in outcome.output.partition("selected, but not measured")[2]
+    (storage / file.parent.name).mkdir()
+    (storage / file.parent.name / file.name).write_text(file.read_text().replace("all_reduce_4mb", "all_reduce_5mb"))
+    chosen = ("perf/test_collectives.py", "-k", "1mb or 5mb", *QUICK, "--min-slowdown=1e6")
+    return storage, pytest_perf(storage, *chosen, f"--benchmark-save={'too long' * 32}")
+
+
+def test_what_the_baseline_has_and_was_not_measured_is_missed(unsaved: tuple[Path, Outcome]) -> None:
+    assert "test_collectives[2cpu-all_reduce_5mb]" in unsaved[1].output.partition("selected, but not measured")[2]
+
+
+def test_a_baseline_that_cannot_be_written_costs_the_exit_code_and_not_the_table(unsaved: tuple[Path, Outcome]) -> None:
+    storage, outcome = unsaved
+    ((instance, file),) = ((file.parent, file) for file in storage.rglob("*") if file.is_file())
+    assert (outcome.exit_code, file.name) == (pytest.ExitCode.TESTS_FAILED, "0001_first.json")
+    assert "bare all-reduces on 2cpu, float32\n" in outcome.output
+    assert f"\nERROR: not saved: the baseline of {instance.name} in {instance}: File name too long\n" in outcome.output
+    assert "Traceback" not in outcome.output + outcome.errors

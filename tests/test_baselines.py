@@ -152,6 +152,14 @@ def test_a_run_that_may_not_be_kept_writes_nothing(tmp_path: Path) -> None:
     assert (saving.written, list(tmp_path.iterdir())) == ([], [])
 
 
+def test_what_cannot_be_written_is_kept_in_mind_and_costs_no_other_instance_its_file(tmp_path: Path) -> None:
+    (tmp_path / HERE).touch()
+    saving = storage(tmp_path)
+    saving.save(output(benchmark(DDP, 0.1), benchmark(DDP, 0.6, instance=ELSEWHERE)), "night")
+    assert saving.unwritten == [f"the baseline of {HERE} in {tmp_path / HERE}: File exists"]
+    assert saving.written == [tmp_path / ELSEWHERE / "0001_night.json"]
+
+
 RECORD = output(benchmark(DDP, 0.1))
 TIMES = f"{DDP}: launch_medians_s must be positive times, got"
 

@@ -128,6 +128,7 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
             "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
         ),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
+        ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
     ],
 )

@@ -189,6 +189,15 @@ def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Pa
     assert [chart.name for chart in sorted(tmp_path.glob("*.svg"))] == ["steps-world=1cpu.svg", "steps-world=2cpu.svg"]
 
 
+@pytest.mark.parametrize("save", ["--benchmark-save=first", "--benchmark-autosave"])
+def test_a_storage_that_takes_no_file_ends_the_run_before_it_measures(tmp_path: Path, save: str) -> None:
+    (tmp_path / "file").touch()
+    outcome = pytest_perf(tmp_path / "file" / "baselines", *SCALING, save)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    where = f"--benchmark-storage {tmp_path / 'file' / 'baselines'}"
+    assert outcome.errors.strip() == f"ERROR: {where}: cannot write there: Not a directory"
+
+
 # Judging
 
 
