@@ -88,7 +88,8 @@ ONE = ("perf/test_collectives.py", "-k", "all_reduce_1mb or all_reduce_4mb", *QU
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """The folder of the baselines, and the run that saved one."""
     storage = tmp_path_factory.mktemp("baselines")
-    return storage, pytest_perf(storage, *ONE, "--benchmark-save=first", f"--junitxml={storage / 'junit.xml'}")
+    grouped = "--benchmark-group-by=param:config,param:collective"
+    return storage, pytest_perf(storage, *ONE, "--benchmark-save=first", f"--junitxml={storage / 'junit.xml'}", grouped)
 
 
 def infos(storage: Path) -> list[dict[str, Any]]:
@@ -130,6 +131,11 @@ def test_a_slower_all_reduce_fails_with_one_line(saved: tuple[Path, Outcome], tm
     assert outcome.exit_code == 1, outcome.output
     assert outcome.output.count("ms an all-reduce, ") >= 2
     assert "torch 2.0 -> " in outcome.output
+
+
+def test_grouping_by_a_parameter_that_a_test_has_not_leaves_it_empty(saved: tuple[Path, Outcome]) -> None:
+    for size in ("1mb", "4mb"):
+        assert f" benchmark 'config= collective=all_reduce_{size}': 1 tests " in saved[1].output
 
 
 @pytest.fixture(scope="module")
