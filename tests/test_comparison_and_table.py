@@ -18,7 +18,8 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world, worlds_of
-from fixtures.report.table import best_lines, blunt_lines, report_lines
+from fixtures.report.recording import recording_command
+from fixtures.report.table import best_lines, blunt_lines, record_lines, report_lines
 
 SETTINGS = Settings(
     gpus=Gpus(),
@@ -281,6 +282,40 @@ def test_the_best_stand_under_the_table_of_their_world() -> None:
         "best lossless: ddp, 8.00",
         "best lossy: bf16, 9.00",
     ]
+
+
+# What asks for a record
+
+
+def test_each_instance_has_its_own_count_and_the_command() -> None:
+    run = Run(settings=SETTINGS)
+    over_shm = measured("ddp", 4, interconnect="shm")
+    for test, one, history_s in (("a", DDP, []), ("b", over_shm, []), ("c", over_shm, [[0.25]])):
+        run.judged[test] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+    lines = [record_lines(instance, verdicts, "COMMAND") for instance, verdicts in run.verdicts_by_instance.items()]
+    assert lines == [
+        [f"1 of 1 test had no baseline for {SETTINGS.instance}; record one: COMMAND"],
+        [f"1 of 2 tests had no baseline for {SETTINGS.instance}-shm; record one: COMMAND"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["perf"], "pytest perf --benchmark-save=NAME"),
+        (
+            ["perf", "-k", "bf16 or ddp", "--workload=my:wl", "--interconnect", "shm"],
+            "pytest perf -k 'bf16 or ddp' --workload=my:wl --interconnect shm --benchmark-save=NAME",
+        ),
+        (
+            ["--benchmark-json", "night.json", "perf", "--require-baseline", "--steps=8"],
+            "pytest perf --steps=8 --benchmark-save=NAME",
+        ),
+        (["--benchmark-save=one", "perf", "--benchmark-autosave"], "pytest perf --benchmark-save=NAME"),
+    ],
+)
+def test_the_command_that_records_selects_and_measures_what_this_one_did(arguments: list[str], command: str) -> None:
+    assert recording_command(arguments) == command
 
 
 # What only a large slowdown would be told of

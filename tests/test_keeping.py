@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -95,8 +96,9 @@ def test_without_a_baseline_tests_pass_and_the_run_says_how_to_record_one(first:
     outcome, storage = first
     (instance,) = (folder.name for folder in storage.iterdir())
     assert outcome.exit_code == 0, outcome.output
-    command = "record one: pytest perf --benchmark-save=NAME"
-    assert f"3 of 3 tests had no baseline for {instance}; {command}" in outcome.output
+    command = ("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *SCALING, "--benchmark-save=NAME")
+    said = f"3 of 3 tests had no baseline for {instance}; record one: {shlex.join(command)}\n"
+    assert said in outcome.output
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 
@@ -286,7 +288,8 @@ def test_a_faster_run_says_so_and_asks_for_a_record(storage: Path) -> None:
         variables=FIVE_TIMES_FASTER,
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "2 of 2 tests got faster than the baseline; to keep that, record one more" in outcome.output
+    said = r"2 of 2 tests got faster than the baseline of \S+; to keep that, record one more: pytest .* -q -k 1cpu "
+    assert re.search(said, outcome.output)
     assert re.search(r"^single .* faster -\d+\.\d %$", outcome.output, re.MULTILINE)
     assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
     latest = list(records_of(storage))[1]
