@@ -9,6 +9,7 @@ from torch.utils.data import default_collate
 
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import find_workload
+from tests.test_comparison_and_table import DDP, lines
 
 ROOT = Path(__file__).parent.parent
 
@@ -44,6 +45,13 @@ def test_every_config_is_in_the_readme() -> None:
     text = (ROOT / "README.md").read_text()
     names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS}
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def test_the_table_in_the_readme_has_the_columns_that_are_printed() -> None:
+    readme = (ROOT / "README.md").read_text().splitlines()
+    names = next(number for number, line in enumerate(readme) if line.startswith("config  "))
+    _, _, *printed = lines(DDP)
+    assert [line.split() for line in readme[names : names + 2]] == [line.split() for line in printed[:2]]
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
