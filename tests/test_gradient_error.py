@@ -66,6 +66,14 @@ def test_lossless_is_what_was_delivered_not_what_was_promised(two_ranks: RankSet
     assert promised.fidelity == ("lossless" if lossless else "lossy")
 
 
+@pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_view"])
+def test_parameters_that_only_some_ranks_use_are_compared_on_all(two_ranks: RankSets, config: str) -> None:
+    launch = launched(two_ranks, config, workload="tests.workloads_for_tests:experts")
+    assert launch.gradient_error is not None
+    assert launch.gradient_error <= 2**-23
+    assert launch.gradient_lossless
+
+
 def test_passes_that_differ_by_themselves_are_no_loss(two_ranks: RankSets) -> None:
     launch = launched(two_ranks, "ddp", workload="tests.workloads_for_tests:shaky")
     assert launch.gradient_error is not None

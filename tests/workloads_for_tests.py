@@ -31,6 +31,22 @@ def _model() -> "nn.Module":
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
 
 
+def _experts() -> "nn.Module":
+    """Of three parts each rank uses one, and none the third."""
+    from torch import distributed, nn
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.experts = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            outputs: Tensor = self.experts[distributed.get_rank()](inputs)
+            return outputs
+
+    return Experts()
+
+
 def _sample() -> "tuple[Tensor, ...]":
     import torch
 
@@ -141,6 +157,7 @@ raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
