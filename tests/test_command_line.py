@@ -142,6 +142,13 @@ def test_wrong_input_is_told_in_one_line(
     assert complaint in line
 
 
+def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"})
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), and only whole ones are measured")
+
+
 # A run
 
 

@@ -7,7 +7,8 @@ import torch.cuda
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.explain.topology import Gpus, visible, weakest
+from fixtures.explain.nvml import UnusableGpus, hides_all
+from fixtures.explain.topology import Gpus, check_shown, visible, weakest
 from fixtures.judge.instance import detect, valid
 
 NOWHERE = Path("/nowhere")
@@ -145,6 +146,34 @@ UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", "GPU-cc44"]
 )
 def test_cuda_visible_devices_chooses(setting: str | None, shown: list[int]) -> None:
     assert visible(UUIDS, setting) == shown
+
+
+@pytest.mark.parametrize("setting", ["", "-1", "none", "NoDevFiles", ",0"])
+def test_who_asks_for_no_gpu_gets_the_cpu(setting: str) -> None:
+    assert hides_all(setting)
+    assert visible(UUIDS, setting) == []
+
+
+@pytest.mark.parametrize("setting", [None, "0", " 1 , 3 ", "GPU-b", "2,9"])
+def test_whole_gpus_are_measured(setting: str | None) -> None:
+    assert not hides_all(setting)
+    check_shown(UUIDS, setting, devices=["nvidia0"])
+
+
+@pytest.mark.parametrize(
+    ("uuids", "setting", "says"),
+    [
+        (UUIDS, "7", "CUDA_VISIBLE_DEVICES=7 shows none of the 4 GPUs"),
+        (UUIDS, "GPU-ff", "CUDA_VISIBLE_DEVICES=GPU-ff shows none of the 4 GPUs"),
+        (UUIDS, "0,0", "CUDA_VISIBLE_DEVICES=0,0 shows none of the 4 GPUs"),
+        ([], None, "there is /dev/nvidia0, and NVML finds no GPU"),
+    ],
+)
+def test_gpus_that_cannot_be_measured_are_not_taken_for_none(uuids: list[str], setting: str | None, says: str) -> None:
+    assert not hides_all(setting)
+    with pytest.raises(UnusableGpus) as raised:
+        check_shown(uuids, setting, devices=["nvidia0"])
+    assert says in str(raised.value)
 
 
 ENTRIES = st.sampled_from(

@@ -1,12 +1,13 @@
 """How GPUs are linked: the header and the record of machines as people have posted them, and none on this one."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pynvml
 import pytest
 
 from fixtures.explain.machine import Device, Machine, bits, header_lines, read_machine
-from fixtures.explain.nvml import ask, nvml
+from fixtures.explain.nvml import UnusableGpus, ask, means_no_gpu, nvml
 from fixtures.explain.topology import gpus
 
 # `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,
@@ -92,3 +93,39 @@ def test_without_a_gpu_there_is_nothing_to_say() -> None:
 def test_what_nvml_does_not_tell_is_none() -> None:
     with nvml() as there:
         assert (there, ask(pynvml.nvmlDeviceGetCount)) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "devices", "no_gpu"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, [], True),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, ["null", "nvidiactl"], True),
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, ["nvidia0"], False),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, ["nvidia3"], False),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, [], False),
+        (pynvml.NVML_ERROR_NO_PERMISSION, [], False),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, [], False),
+        (pynvml.NVML_ERROR_UNKNOWN, [], False),
+    ],
+)
+def test_only_without_driver_and_device_there_is_no_gpu(
+    tmp_path: Path, error: int, devices: list[str], no_gpu: bool
+) -> None:
+    for name in devices:
+        (tmp_path / name).touch()
+    assert means_no_gpu(pynvml.NVMLError(error), tmp_path) == no_gpu
+
+
+@needs_no_gpu
+def test_a_container_with_a_gpu_and_without_its_library_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nvidia0").touch()
+    with pytest.raises(UnusableGpus, match=r"NVML cannot be opened: .+; to measure the CPU instead"), nvml(tmp_path):
+        pass
+
+
+@needs_no_gpu
+def test_hidden_gpus_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with nvml(tmp_path) as there:
+        assert not there
