@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.explain.transport import WrongTransport, check_interconnect, transports
 from fixtures.matrix.interconnects import INTERCONNECTS
+from tests import nccl_logs as logs
 
 V2_10 = """\
 node:4711:4790 [0] NCCL INFO Channel 00/12 :    0   1
@@ -48,6 +49,12 @@ node:1:1 [0] NCCL INFO Channel 23/0 : 0[0] -> 1[6] via P2P/CUMEM
 node:2:2 [1] NCCL INFO Channel 00/0 : 1[6] -> 0[0] via P2P/CUMEM
 node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
 """
+# Said of GPUs that have it, also where no channel uses it.
+NVLS_UNUSED = """\
+node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0
+node:1:1 [0] NCCL INFO Connected NVLS tree
+node:1:1 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer
+"""
 
 
 @pytest.mark.parametrize(
@@ -76,14 +83,22 @@ def test_both_ends_of_a_connection_are_one_over_the_logs_of_all_ranks() -> None:
 
 @pytest.mark.parametrize(
     ("name", "log"),
-    [("native", V2_10), ("native", V2_14), ("native", ""), ("shm", V2_14), ("net", V2_21_SOCKET), ("net", V2_28_IB)],
+    [
+        ("native", V2_10),
+        ("native", V2_14 + logs.V2_21_NVLS),
+        ("native", ""),
+        ("shm", V2_14),
+        ("shm", V2_14 + NVLS_UNUSED),
+        ("net", V2_21_SOCKET + logs.V2_27_CHANNELS),
+        ("net", V2_28_IB),
+    ],
 )
 def test_the_interconnect_that_was_asked_for_passes(name: str, log: str) -> None:
-    check_interconnect(INTERCONNECTS[name], transports(log), ranks=2)
+    check_interconnect(INTERCONNECTS[name], log, ranks=2)
 
 
 def test_one_rank_has_no_connection_to_verify() -> None:
-    check_interconnect(INTERCONNECTS["shm"], Counter(), ranks=1)
+    check_interconnect(INTERCONNECTS["shm"], "", ranks=1)
 
 
 @pytest.mark.parametrize(
@@ -92,11 +107,14 @@ def test_one_rank_has_no_connection_to_verify() -> None:
         ("shm", V2_28_CUMEM, "did not take effect: NCCL uses P2P/CUMEM on 3 of 3 channels"),
         ("net", V2_14, "NCCL uses SHM/direct/direct on 2 of 3 channels, SHM/direct/CE on 1 of 3 channels"),
         ("shm", V2_14 + V2_10.replace("Channel 00", "Channel 07"), "P2P/IPC on 2 of 6 channels"),
+        ("shm", V2_14 + logs.V2_21_NVLS, "did not take effect: NCCL uses NVLS on 16 channels"),
+        ("net", V2_21_SOCKET + logs.V2_21_NVLS + logs.V2_27_CHANNELS, "NCCL uses NVLS on 16 channels"),
+        ("shm", V2_28_CUMEM + logs.V2_21_NVLS, "P2P/CUMEM on 3 of 3 channels, NVLS on 16 channels"),
         ("shm", "", "NCCL's log names no channel, so it cannot be verified"),
     ],
 )
 def test_another_transport_is_named_with_its_channels(name: str, log: str, says: str) -> None:
     with pytest.raises(WrongTransport) as raised:
-        check_interconnect(INTERCONNECTS[name], transports(log), ranks=2)
+        check_interconnect(INTERCONNECTS[name], log, ranks=2)
     assert str(raised.value).startswith(f"--interconnect {name}")
     assert says in str(raised.value)
