@@ -23,7 +23,12 @@ BF16 = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-bf16]"
 def benchmark(test: str, *medians: float, instance: str | None = HERE) -> dict[str, Any]:
     return {
         "fullname": test,
-        "extra_info": {"workload": "vit_l_32", "instance": instance, "launch_medians_s": list(medians)},
+        "extra_info": {
+            "workload": "vit_l_32",
+            "instance": instance,
+            "steps_per_s": 10,
+            "launch_medians_s": list(medians),
+        },
     }
 
 
@@ -168,6 +173,11 @@ def with_medians(*values: object) -> dict[str, Any]:
     return output({"fullname": DDP, "extra_info": {"workload": "vit_l_32", "launch_medians_s": list(values)}})
 
 
+def with_info(**info: object) -> dict[str, Any]:
+    known = benchmark(DDP, 0.1)
+    return output({**known, "extra_info": {**known["extra_info"], **info}})
+
+
 @pytest.mark.parametrize(
     ("record", "complaint"),
     [
@@ -209,6 +219,18 @@ def with_medians(*values: object) -> dict[str, Any]:
         pytest.param(with_medians(10**400), TIMES + " [1000", id="too-large-for-a-float"),
         pytest.param(with_medians("0.1"), TIMES + " ['0.1']", id="text"),
         pytest.param(with_medians(True), TIMES + " [True]", id="bool"),
+        pytest.param(
+            with_info(steps_per_s=None), f"{DDP}: steps_per_s must be a positive number, got None", id="no-rate"
+        ),
+        pytest.param(with_info(interconnect=["shm"]), f"{DDP}: interconnect is a list, not text", id="interconnect"),
+        pytest.param(with_info(interconnect={}), f"{DDP}: interconnect is a dict, not text", id="no-interconnect"),
+        pytest.param(with_info(phases_ms=[1.0]), f"{DDP}: phases_ms is a list, not an object", id="phases"),
+        pytest.param({**RECORD, "environment": []}, "environment is a list, not an object", id="environment"),
+        pytest.param(
+            {**RECORD, "environment": {"variables": "none"}},
+            "environment: variables is a str, not an object",
+            id="variables",
+        ),
     ],
 )
 def test_a_record_that_cannot_be_used_is_named_with_what_is_wrong(

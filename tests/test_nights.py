@@ -25,7 +25,7 @@ Record = dict[str, Any]
 
 def benchmark(test: str, step_s: float, **info: object) -> Record:
     known = {"workload": "vit_l_32", "instance": HERE, "interconnect": "native", "launch_medians_s": [step_s] * 3}
-    return {"fullname": test, "extra_info": {**known, "transport": {"P2P": 16}, **info}}
+    return {"fullname": test, "extra_info": {**known, "steps_per_s": 1 / step_s, "transport": {"P2P": 16}, **info}}
 
 
 def night(number: int, *benchmarks: Record, **environment: object) -> Record:
