@@ -194,7 +194,7 @@ def test_the_best_configs_stand_there_as_code(four_tests: Outcome) -> None:
     assert lossy
     assert lossy[1] in (None, ": no faster than ddp, which loses nothing")
     assert "    from torch.nn.parallel import DistributedDataParallel\n" in output
-    assert ("    model.register_comm_hook(None, bf16_compress_hook)\n" in output) == (lossy[1] is None)
+    assert "    model.register_comm_hook(None, bf16_compress_hook)\n" in output
 
 
 def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
