@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ def test_every_file_of_the_rooms_is_in_the_architecture() -> None:
     files = {file.name for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py"}
     files -= {file.name for file in (ROOT / "fixtures/ranks/equivalence/upstream").glob("*.py")}
     assert [name for name in sorted(files) if f"`{name}`" not in text] == []
+
+
+def test_the_ci_runs_the_tests_of_the_readme_and_then_what_tox_has() -> None:
+    (tests,) = re.findall(r"\.venv/bin/(pytest tests)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    tox = ConfigParser()
+    tox.read(ROOT / "tox.ini")
+    lint, types = (tox[f"testenv:{name}"]["commands"].strip().splitlines() for name in ("lint", "types"))
+    assert re.findall(r"^check (.+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE) == [tests, *lint, *types]
 
 
 def test_every_config_is_in_the_readme() -> None:
