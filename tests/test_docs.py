@@ -10,6 +10,7 @@ from torch.utils.data import default_collate
 
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import find_workload
+from fixtures.ranks.software import RECORDED
 from tests.test_comparison_and_table import DDP, lines
 
 ROOT = Path(__file__).parent.parent
@@ -42,10 +43,20 @@ def test_every_file_of_the_rooms_is_in_the_architecture() -> None:
     assert [name for name in sorted(files) if f"`{name}`" not in text] == []
 
 
-def test_the_ci_runs_the_tests_of_the_readme_and_then_what_tox_has() -> None:
-    (tests,) = re.findall(r"\.venv/bin/(pytest tests)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def in_tox() -> ConfigParser:
     tox = ConfigParser()
     tox.read(ROOT / "tox.ini")
+    return tox
+
+
+def test_tox_passes_what_a_record_keeps_and_where_a_workload_is() -> None:
+    passed = in_tox()["testenv"]["pass_env"].split(", ")
+    assert {f"{beginning}*" for beginning in RECORDED} | {"PYTHONPATH"} <= set(passed)
+
+
+def test_the_ci_runs_the_tests_of_the_readme_and_then_what_tox_has() -> None:
+    (tests,) = re.findall(r"\.venv/bin/(pytest tests)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    tox = in_tox()
     lint, types = (tox[f"testenv:{name}"]["commands"].strip().splitlines() for name in ("lint", "types"))
     assert re.findall(r"^check (.+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE) == [tests, *lint, *types]
 
