@@ -28,6 +28,17 @@ workload = Workload(
 )
 """
 
+# pytest, with what is imported by then taken for Linux's.
+ON_A_MAC = """
+import pytest, sys
+
+class Mac:
+    def pytest_cmdline_main(self):
+        sys.platform = "darwin"
+
+sys.exit(pytest.main(sys.argv[1:], [Mac()]))
+"""
+
 
 @pytest.fixture(scope="module")
 def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -147,6 +158,13 @@ def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), and only whole ones are measured")
+
+
+def test_another_system_than_linux_is_told_so(no_storage: Path) -> None:
+    arguments = ["perf", "--collect-only", f"--benchmark-storage={no_storage}"]
+    outcome = run(sys.executable, "-c", ON_A_MAC, *arguments)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.strip() == "ERROR: ddp-perf measures on Linux, this is darwin"
 
 
 # A run

@@ -164,6 +164,11 @@ def test_a_missing_reference_is_a_dash() -> None:
     assert rows(lines(BF16))["bf16"][2:6] == ["-", "-", "-", "-"]  # nor is there a spread of one launch
 
 
+def test_a_peak_that_is_not_known_is_a_dash() -> None:
+    launches = (replace(launch(0.1), peak_memory_bytes=None),)
+    assert rows(lines(measured("bf16", 9, launches=launches)))["bf16"][7] == "-"
+
+
 def test_the_verdict_stands_in_the_row_with_the_change() -> None:
     assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok", "+0.0", "%"]
     assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "+25.0", "%"]
