@@ -1,6 +1,7 @@
 """Hooks of a user's own, as ``--hook tests.hooks_for_tests:NAME`` finds them: some break a rule."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, distributed
@@ -41,8 +42,16 @@ def other_dtype(state: None, bucket: GradBucket) -> Future[Tensor]:
     return done(mean(bucket.buffer()).double())
 
 
-def no_future(state: None, bucket: GradBucket) -> Tensor:
-    return mean(bucket.buffer())
+def names_it_otherwise(state: None, its_bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(its_bucket.buffer()))
+
+
+def annotates_it_otherwise(state: None, bucket: Tensor) -> Future[Tensor]:
+    raise AssertionError("DDP does not take it")
+
+
+def float32_for_16_bits(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()).float())
 
 
 def differs_by_rank(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -90,4 +99,8 @@ remembers = _hook(lambda ddp: (Memory(remembers=True), largest_tenth), "own_reme
 forgets = _hook(lambda ddp: (Memory(remembers=False), largest_tenth), "own_forgets", error_feedback=True)
 claims_bf16 = _hook(lambda ddp: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
 claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
+no_future = _hook(lambda ddp: (None, lambda state, bucket: mean(bucket.buffer())), "own_no_future")
+partial_function = _hook(lambda ddp: (None, partial(averages)), "own_partial")
+no_pair = _hook(lambda ddp: averages, "own_no_pair")  # type: ignore[arg-type, return-value]
+low_rank = _hook(lambda ddp: (None, averages), "own_low_rank", promise="low_rank")
 named_like_another = _hook(lambda ddp: (None, averages), "bf16")

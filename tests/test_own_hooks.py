@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound
@@ -33,12 +34,22 @@ def ask(two_ranks: RankSets, function: str, **arguments: object) -> list[dict[st
         ("wrong_shape", r"hook wrong_shape, bucket 0 of 332 elements: it returns 332 elements of shape \(1, 332\)"),
         ("short_view", r"hook short_view, bucket 0 of 332 elements: it returns 331 elements of shape \(331,\)"),
         ("other_dtype", r"hook other_dtype, .*: it returns torch.float64, the bucket holds torch.float32"),
-        ("no_future", r"hook no_future, .*: it returns a Tensor, not a Future of a tensor"),
+        ("no_future", r"hook own_no_future, .*: it returns a Tensor, not a Future of a tensor"),
+        ("names_it_otherwise", r"hook names_it_otherwise: DDP refuses it with KeyError: 'bucket'; it takes a function"),
+        ("annotates_it_otherwise", r"hook annotates_it_otherwise: DDP refuses it with ValueError: .*GradBucket"),
+        ("partial_function", r"hook own_partial: DDP refuses it with AttributeError: .*__name__"),
+        ("no_pair", r"hook own_no_pair: its build returns a function, not the pair \(state, hook\)"),
     ],
 )
 def test_a_hook_that_breaks_a_rule_is_told_so_by_name(two_ranks: RankSets, name: str, says: str) -> None:
     with pytest.raises(RankFailure, match=says):
         ask(two_ranks, "check:check", hook=f"{HERE}:{name}", **CHECK)
+
+
+def test_another_dtype_is_told_of_16_bit_gradients_too(two_ranks: RankSets) -> None:
+    arguments = {"hook": f"{HERE}:float32_for_16_bits", "way": "float16", "option": "default"}
+    with pytest.raises(RankFailure, match=r"it returns torch.float32, the bucket holds torch.float16"):
+        ask(two_ranks, "ways:check", **arguments, kinds=["normal"], seed=0)
 
 
 def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
@@ -89,6 +100,10 @@ def test_a_hook_in_training_is_looked_at_before_it_is_measured(two_ranks: RankSe
             "importing it raised ModuleNotFoundError: No module named 'tests.no_such_module'",
         ),
         ("tests.hooks_for_tests:named_like_another", "there is another hook or config named 'bf16'"),
+        (
+            "tests.hooks_for_tests:low_rank",
+            "PowerSGD is held to promise='low_rank': promise 'nothing', with error_feed",
+        ),
         ("tests.hooks_for_tests:Memory", "is a type, not a Hook: from fixtures.matrix.hook import Hook"),
     ],
 )
@@ -98,9 +113,27 @@ def test_a_wrong_hook_says_what_is_wrong(tmp_path: Path, hook: str, says: str) -
     assert says in outcome.errors
 
 
-def test_a_promise_without_its_dtype_is_refused() -> None:
-    with pytest.raises(ValueError, match="hook 'x' promises the mean: it must say in which wire_dtype"):
-        type(find_hook("none"))(name="x", build=None, promise="mean")
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        ({"promise": "lossless"}, "promise 'lossless' is none of mean, low_rank, full_rank, local, nothing"),
+        ({"promise": "mean"}, "promises the mean: it must say in which wire_dtype"),
+        ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is none of None, gradient, float64"),
+        ({"arithmetic": "add"}, "arithmetic 'add' is none of multiply, divide, any"),
+        ({"roundings": 3}, "roundings 3 is none of 1, 2"),
+        ({"channel": 0}, "channel 0 is no number of elements"),
+        (
+            {"promise": "mean", "wire_dtype": "gradient", "error_feedback": True},
+            "promises 'mean' in each step, so error feedback has nothing to deliver later",
+        ),
+    ],
+)
+def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"hook 'x'.* {says}"):
+        Hook(name="x", build=None, **claim)
+
+
+def test_a_hook_that_is_not_there_is_told() -> None:
     with pytest.raises(NotFound, match="no hook named 'powersdg': there are none, allreduce"):
         find_hook("powersdg")
 
