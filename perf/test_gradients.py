@@ -10,7 +10,7 @@ from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
 from fixtures.matrix.hooks import find_hook
 
 EVERY_KIND = ("default", "bucket_1kb")
-SHAPE = st.lists(st.integers(1, 40), min_size=1, max_size=3)
+SHAPE = st.lists(st.integers(1, 40), max_size=3)
 
 
 def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
@@ -27,6 +27,13 @@ def test_gradients(equivalence: Equivalence, gradient_world: str, any_hook: str,
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
     equivalence(gradient_world, any_hook, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
+
+
+@pytest.mark.two_worlds
+def test_gradients_of_twenty_steps(equivalence: Equivalence, gradient_world: str, any_hook: str) -> None:
+    skip_unless_it_runs(gradient_world, any_hook)
+    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
+    equivalence(gradient_world, any_hook, "bucket_1kb", SHAPES[:3], kinds[:1], 0, steps=20)
 
 
 @pytest.mark.two_worlds
@@ -47,5 +54,5 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
 
 
 @pytest.mark.two_worlds
-def test_gradients_left_out_come_later(promise: Promise, gradient_world: str, feedback_hook: str) -> None:
-    promise(gradient_world, "feedback:delivers", hook=feedback_hook)
+def test_gradients_left_out_come_later(promise: Promise, gradient_world: str, feedback_hook: str, option: str) -> None:
+    promise(gradient_world, "feedback:delivers", hook=feedback_hook, option=option)

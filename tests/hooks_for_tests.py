@@ -1,6 +1,7 @@
 """Hooks of a user's own, as ``--hook tests.hooks_for_tests:NAME`` finds them: some break a rule."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -69,12 +70,14 @@ def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
     return done(result)
 
 
+@dataclass(kw_only=True)
 class Memory:
-    """What a sparse hook left out, by parameter: buckets are laid out anew."""
+    """What a sparse hook left out, by parameter: buckets are laid out anew. As it should be with the defaults."""
 
-    def __init__(self, *, remembers: bool) -> None:
-        self.remembers = remembers
-        self.left: dict[int, Tensor] = {}
+    sent: float = 1
+    kept: float = 1
+    buckets: int = 100
+    left: dict[int, Tensor] = field(default_factory=dict)
 
 
 def largest_tenth(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
@@ -83,9 +86,9 @@ def largest_tenth(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
         gradient += memory.left.get(id(parameter), torch.zeros_like(gradient))
         least = gradient.abs().flatten().topk(max(1, gradient.numel() // 10)).values[-1]
         sent = torch.where(gradient.abs() >= least, gradient, 0)
-        if memory.remembers:
-            memory.left[id(parameter)] = gradient - sent
-        gradient.copy_(sent)
+        if bucket.index() < memory.buckets:
+            memory.left[id(parameter)] = memory.kept * (gradient - sent)
+        gradient.copy_(memory.sent * sent)
     return done(mean(bucket.buffer()))
 
 
@@ -95,8 +98,13 @@ def _hook(build: Callable[[object], tuple[object, object]], name: str, **promise
 
 lossless = _hook(lambda ddp: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
 one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
-remembers = _hook(lambda ddp: (Memory(remembers=True), largest_tenth), "own_remembers", error_feedback=True)
-forgets = _hook(lambda ddp: (Memory(remembers=False), largest_tenth), "own_forgets", error_feedback=True)
+remembers = _hook(lambda ddp: (Memory(), largest_tenth), "own_remembers", error_feedback=True)
+forgets = _hook(lambda ddp: (Memory(kept=0), largest_tenth), "own_forgets", error_feedback=True)
+fades = _hook(lambda ddp: (Memory(kept=0.99), largest_tenth), "own_fades", error_feedback=True)
+loses_a_twentieth = _hook(lambda ddp: (Memory(sent=0.95), largest_tenth), "own_loses_a_twentieth", error_feedback=True)
+remembers_a_bucket = _hook(
+    lambda ddp: (Memory(buckets=1), largest_tenth), "own_remembers_a_bucket", error_feedback=True
+)
 claims_bf16 = _hook(lambda ddp: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
 claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
 no_future = _hook(lambda ddp: (None, lambda state, bucket: mean(bucket.buffer())), "own_no_future")

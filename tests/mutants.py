@@ -22,7 +22,7 @@ Bucket = GradBucket
 Mean = Callable[[Bucket], Tensor]
 
 MUTANTS: list[Hook] = []
-# What these send is not what they claim, but the values are right: only the wire shows them.
+# What these send is not what they claim, but values of the sizes of ``check`` are right: only the wire shows them.
 WIRE_MUTANTS: list[Hook] = []
 SOUND: list[Hook] = []
 
@@ -407,6 +407,28 @@ def small_buckets_stay_local() -> Mean:
 
 
 @mutant()
+def every_parameter_has_rows() -> Mean:
+    """Raises where one has no dimensions."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        assert all(gradient.shape[0] >= 0 for gradient in bucket.gradients())
+        return average(bucket.buffer())
+
+    return mean
+
+
+@mutant()
+def every_parameter_has_elements() -> Mean:
+    """Raises where one has none."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        assert all(gradient.abs().amax() >= 0 for gradient in bucket.gradients() if not gradient.isnan().any())
+        return average(bucket.buffer())
+
+    return mean
+
+
+@mutant()
 def only_whole_rows() -> Mean:
     """Raises where the bucket is no multiple of 64."""
     return lambda bucket: average(bucket.buffer().view(-1, 64)).flatten()
@@ -436,6 +458,32 @@ def silent_in_step_2() -> Mean:
 
     def mean(bucket: Bucket) -> Tensor:
         out = bucket.buffer() if steps[0] == 2 else average(bucket.buffer())
+        steps[0] += bucket.is_last()
+        return out
+
+    return mean
+
+
+@mutant()
+def local_from_step_7_on() -> Mean:
+    """After what a test of three steps sees."""
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer()) if steps[0] < 7 else bucket.buffer()
+        steps[0] += bucket.is_last()
+        return out
+
+    return mean
+
+
+@mutant(first_step=3)
+def zero_once_it_begins() -> Mean:
+    """The plain mean before its first step."""
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer()) * (steps[0] < 3)
         steps[0] += bucket.is_last()
         return out
 
@@ -648,6 +696,30 @@ def local_but_divides() -> Mean:
 
 
 # ---- right values, wrong bytes
+
+
+@wire_mutant()
+def what_is_beyond_65536_stays_local() -> Mean:
+    """A scratch tensor of 256 kB."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = bucket.buffer().clone()
+        out[: 2**16] = average(bucket.buffer()[: 2**16])
+        return out
+
+    return mean
+
+
+@wire_mutant(**BF16)
+def bf16_sends_fp32_of_several_buckets() -> Mean:
+    """Only a single bucket is compressed."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        if bucket.index() == 0 and bucket.is_last():
+            return average(bucket.buffer(), torch.bfloat16)
+        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+
+    return mean
 
 
 @wire_mutant(**BF16)

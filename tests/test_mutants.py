@@ -44,11 +44,10 @@ def ask(rank_sets: RankSets, function: str, hook: Hook, world: World, **argument
 
 def against(rank_sets: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:
     """What ``perf/test_gradients.py`` would say, one kind of gradient after the other."""
-    shapes = [list(shape) for shape in SHAPES]
-    for kind in kinds_for(eight_bits=hook.eight_bits):
-        yield from ask(
-            rank_sets, "check:check", hook, world, option=option, kinds=[kind], seed=0, shapes=shapes, steps=3
-        )
+    kinds = kinds_for(eight_bits=hook.eight_bits)
+    for kind, shapes, steps in [*((kind, SHAPES, 3) for kind in kinds), (kinds[0], SHAPES[:3], 20)]:
+        arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps, "seed": 0}
+        yield from ask(rank_sets, "check:check", hook, world, option=option, **arguments)
 
 
 def short(hook: Hook) -> str:

@@ -61,20 +61,30 @@ def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> 
     assert ask(two_ranks, "check:check", hook=f"{HERE}:averages", **CHECK)[0]["violations"] == []
 
 
-@pytest.mark.parametrize(("name", "forgets"), [("remembers", False), ("forgets", True)])
-def test_error_feedback_is_told_from_forgetting(two_ranks: RankSets, name: str, forgets: bool) -> None:
-    (violations, *_) = ask(two_ranks, "feedback:delivers", hook=f"{HERE}:{name}")[0]["violations"] or [""]
-    assert ("what it leaves out does not come later" in violations) == forgets
+def fed_back(two_ranks: RankSets, name: str, option: str = "bucket_1kb") -> list[str]:
+    violations: list[str] = ask(two_ranks, "feedback:delivers", hook=f"{HERE}:{name}", option=option)[0]["violations"]
+    return violations
+
+
+@pytest.mark.parametrize("name", ["forgets", "fades", "loses_a_twentieth", "remembers_a_bucket"])
+def test_error_feedback_that_loses_something_is_caught(two_ranks: RankSets, name: str) -> None:
+    (violation,) = fed_back(two_ranks, name)
+    assert "what it leaves out does not come later" in violation
+
+
+@pytest.mark.parametrize("option", ["default", "bucket_1kb", "bucket_view_kept", "static_graph"])
+def test_error_feedback_that_loses_nothing_is_not(two_ranks: RankSets, option: str) -> None:
+    assert fed_back(two_ranks, "remembers", option) == []
 
 
 def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
     violations = ask(two_ranks, "wire:wire", hook=f"{HERE}:claims_bf16")[0]["violations"]
     assert violations == [
-        "collectives of 8.388608 MB a step, 4.194304 MB are promised",
+        "collectives of 4.194304 MB a step, 2.097152 MB are promised",
         violations[1],
         "collectives of float32, of bfloat16 are promised",
     ]
-    assert re.fullmatch(r"8\.\d+ MB a step on the wire, 4.194304 MB are promised", violations[1])
+    assert re.fullmatch(r"4\.\d+ MB a step on the wire, 2.097152 MB are promised", violations[1])
 
 
 def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:
@@ -173,5 +183,5 @@ def test_a_wrong_hook_is_wrong_in_the_table(tmp_path: Path) -> None:
     chosen = "2cpu and differs_by_rank and not ways and not any_shape and (default or gradients_wire)"
     outcome = pytest_perf(tmp_path, "perf", "-k", chosen, f"--hook={HERE}:differs_by_rank")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert re.search(r"hook differs_by_rank +1 +1 *\n", outcome.output)
+    assert re.search(r"hook differs_by_rank +2 *\n", outcome.output)
     assert "wrong: test_gradients[2cpu-differs_by_rank-default]: AssertionError: check:check on 2cpu" in outcome.output
