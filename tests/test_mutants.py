@@ -12,13 +12,24 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_sets import RankSets
-from tests import mutants
+from tests import mutants, powersgd_mutants
 from tests.mutants import MUTANTS, SOUND, WIRE_MUTANTS
 
 WORLDS = [World(backend="gloo", size=size) for size in (3, 2)]
 OPTIONS = ("bucket_1kb", "default")
 EVERY_WAY = list(product(WORLDS, OPTIONS))
 SOME_WAYS = list(zip(WORLDS, OPTIONS, strict=True))
+# A case of each function that holds PowerSGD to its promises.
+POWERSGD: dict[str, dict[str, object]] = {
+    "follow": {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}},
+    "recover": {
+        "shapes": [(60, 24), (24, 60)],
+        "changes": {"matrix_approximation_rank": 24, "min_compression_rate": 0, "use_error_feedback": False},
+    },
+    "converge": {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}},
+    "relate": {"shapes": [(60, 48)], "relation": "scaled_down", "changes": {"orthogonalization_epsilon": 0}},
+    "vanish": {"shapes": [(60, 50), (33,)], "changes": {}},
+}
 PATIENCE_S, LITTLE_PATIENCE_S = 60.0, 3.0
 
 
@@ -50,8 +61,13 @@ def against(rank_sets: RankSets, hook: Hook, world: World, option: str) -> Itera
         yield from ask(rank_sets, "check:check", hook, world, option=option, **arguments)
 
 
+def of_powersgd(rank_sets: RankSets, hook: Hook, function: str) -> list[str]:
+    asked: dict[str, object] = {"option": "default", "seed": 0, **POWERSGD[function]}
+    return ask(rank_sets, f"powersgd:{function}", hook, WORLDS[-1], **asked)
+
+
 def short(hook: Hook) -> str:
-    return hook.name.removeprefix("tests.mutants:")
+    return hook.name.rpartition(":")[2]
 
 
 @pytest.mark.parametrize("hook", MUTANTS, ids=short)
@@ -76,6 +92,18 @@ def test_right_values_are_not_flagged(rank_sets: RankSets, hook: Hook) -> None:
 def test_right_bytes_are_not_flagged(rank_sets: RankSets, hook: Hook) -> None:
     for world in WORLDS:
         assert ask(rank_sets, "wire:wire", hook, world) == []
+
+
+@pytest.mark.parametrize(
+    ("hook", "function"), powersgd_mutants.CAUGHT_BY, ids=lambda of: getattr(of, "name", of).rpartition(":")[2]
+)
+def test_a_broken_powersgd_is_caught(rank_sets: RankSets, hook: Hook, function: str) -> None:
+    assert of_powersgd(rank_sets, hook, function)
+
+
+@pytest.mark.parametrize("function", POWERSGD)
+def test_a_sound_powersgd_is_not(rank_sets: RankSets, function: str) -> None:
+    assert of_powersgd(rank_sets, powersgd_mutants.SOUND, function) == []
 
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS.values() if hook.promise != "low_rank"], ids=short)
