@@ -63,8 +63,8 @@ def test_gradients_ways_to_start(promise: Promise, gradient_world: str, sync: bo
     promise(gradient_world, "buffers:start", sync=sync)
 
 
-@pytest.mark.parametrize("way", BUFFER_WAYS)
-def test_gradients_ways_with_buffers(promise: Promise, gradient_world: str, way: str) -> None:
-    if reason := BUFFER_WAYS[way].why_not((MAJOR, MINOR)):
+@pytest.mark.parametrize("buffers", BUFFER_WAYS)
+def test_gradients_ways_with_buffers(promise: Promise, gradient_world: str, buffers: str) -> None:
+    if reason := BUFFER_WAYS[buffers].why_not((MAJOR, MINOR)):
         pytest.skip(reason)
-    promise(gradient_world, "buffers:follow", way=way)
+    promise(gradient_world, "buffers:follow", way=buffers)
