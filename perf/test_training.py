@@ -1,14 +1,20 @@
-"""Does training with a lossy config still learn?   pytest perf -k training"""
+"""Does training with a lossy hook still learn?   pytest perf -k training"""
 
-from fixtures.judge.training import Training
+from fixtures.judge.training import MOST_EXCESS_PERCENT, Training
+from fixtures.matrix.hooks import find_hook
 
-# How much a config costs is for the reader of the table to weigh; one that loses half of the progress is broken.
+# How much a hook costs is for the reader of the table to weigh; one that loses half of the progress is broken.
 LEAST_KEPT_PERCENT = 50
 
 
-def test_training(training: Training, lossy_config: str) -> None:
-    assert training(lossy_config).kept_percent > LEAST_KEPT_PERCENT
+def test_training(training: Training, lossy_hook: str) -> None:
+    effect = training(lossy_hook)
+    assert effect.kept_percent > LEAST_KEPT_PERCENT
+    if find_hook(lossy_hook).promise == "mean":
+        assert effect.least_excess_percent < MOST_EXCESS_PERCENT
 
 
 def test_training_without_communication_is_told_apart(training: Training) -> None:
-    assert training("no_comm").kept_percent < LEAST_KEPT_PERCENT
+    effect = training("no_comm")
+    assert effect.kept_percent < LEAST_KEPT_PERCENT
+    assert effect.least_excess_percent > MOST_EXCESS_PERCENT

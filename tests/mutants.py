@@ -188,6 +188,18 @@ def fp16_computed_in_fp64() -> Mean:
     return lambda bucket: total(bucket.buffer().double() / ranks())
 
 
+@mutant(**BF16)
+def bf16_keeps_a_third() -> Mean:
+    """Two of three elements are 0; training still learns, but less."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = torch.zeros_like(bucket.buffer())
+        out[::3] = average(bucket.buffer()[::3], torch.bfloat16)
+        return out
+
+    return mean
+
+
 @mutant()
 def fp32_returned_as_fp16() -> Mean:
     """The mean is right and then loses bits on its way to the gradient."""

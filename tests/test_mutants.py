@@ -5,9 +5,10 @@ from itertools import product
 
 import pytest
 
+from fixtures.judge.training import EVERY, MOST_EXCESS_PERCENT, SEEDS, STEPS, Effect, effect
 from fixtures.matrix.gradients import SHAPES, kinds_for
 from fixtures.matrix.hook import Hook
-from fixtures.matrix.hooks import HOOKS
+from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from fixtures.ranks.failure import RankFailure
@@ -66,6 +67,21 @@ def of_powersgd(rank_sets: RankSets, hook: Hook, function: str) -> list[str]:
     return ask(rank_sets, f"powersgd:{function}", hook, WORLDS[-1], **asked)
 
 
+def trained(rank_sets: RankSets, hook: str) -> Effect:
+    """What ``perf/test_training.py`` would find."""
+    (ranks,) = rank_sets.of(INTERCONNECTS["native"])
+    two = WORLDS[-1]
+
+    def curve(hook: str, seed: int) -> list[float]:
+        asked = {"hook": hook, "world": two.name, "seed": seed, "steps": STEPS, "every": EVERY}
+        answers = ranks.run(two, "fixtures.ranks.equivalence.small_problem:train", asked, doing=hook)
+        losses: list[float] = answers[0]["losses"]
+        return losses
+
+    curves, reference = ([curve(one, seed) for seed in SEEDS] for one in (hook, "none"))
+    return effect(short(find_hook(hook)), two.name, curves, reference)
+
+
 def short(hook: Hook) -> str:
     return hook.name.rpartition(":")[2]
 
@@ -104,6 +120,10 @@ def test_a_broken_powersgd_is_caught(rank_sets: RankSets, hook: Hook, function: 
 @pytest.mark.parametrize("function", POWERSGD)
 def test_a_sound_powersgd_is_not(rank_sets: RankSets, function: str) -> None:
     assert of_powersgd(rank_sets, powersgd_mutants.SOUND, function) == []
+
+
+def test_training_shows_what_keeps_a_third(rank_sets: RankSets) -> None:
+    assert trained(rank_sets, mutants.bf16_keeps_a_third.name).least_excess_percent > MOST_EXCESS_PERCENT
 
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS.values() if hook.promise != "low_rank"], ids=short)

@@ -1,8 +1,8 @@
-"""What a lossy config does to a loss, from the curves alone."""
+"""What a lossy hook does to a loss, from the curves alone."""
 
 import pytest
 
-from fixtures.judge.training import effect
+from fixtures.judge.training import EVERY, effect
 
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 
@@ -17,6 +17,13 @@ def test_the_excess_is_paired_by_seed_and_has_students_interval() -> None:
     assert worse.excess_percent == pytest.approx(20)  # 10, 20 and 30 %
     assert worse.margin_percent == pytest.approx(4.302653 * 10 / 3**0.5)  # t of 2 degrees of freedom at 97.5 %
     assert worse.kept_percent == pytest.approx(100 - (0.05 / 1.5 + 0.08 / 1.8 + 0.18 / 1.5) * 100 / 3)
+
+
+def test_the_curves_are_means_over_the_seeds() -> None:
+    found = effect("bf16", "2cpu", [(2.0, 1.5, 0.5), (2.2, 1.1, 0.7)], [(2.0, 1.0, 0.25), (2.0, 0.5, 0.75)])
+    assert found.steps == (0, EVERY, 2 * EVERY)
+    assert found.curve == pytest.approx((2.1, 1.3, 0.6))
+    assert found.reference_curve == (2.0, 0.75, 0.5)
 
 
 def test_a_reference_that_learns_nothing_is_refused() -> None:
