@@ -179,9 +179,15 @@ def test_the_hook_in_the_docs_passes_and_is_measured(documented: tuple[str, dict
     assert re.search(r"hook int8_all_to_all +\d+( +\d+)? *\n", output), "its gradients and bytes were not all right"
 
 
-def test_a_wrong_hook_is_wrong_in_the_table(tmp_path: Path) -> None:
-    chosen = "2cpu and differs_by_rank and not ways and not any_shape and (default or gradients_wire)"
-    outcome = pytest_perf(tmp_path, "perf", "-k", chosen, f"--hook={HERE}:differs_by_rank")
+def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -> None:
+    chosen = "2cpu and own_claims_bf16 and not ways and not any_shape and (default or gradients_wire or throughput)"
+    file = tmp_path / "run.json"
+    outcome = pytest_perf(
+        tmp_path, "perf", *QUICK, "-k", chosen, f"--hook={HERE}:claims_bf16", f"--benchmark-json={file}"
+    )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert re.search(r"hook differs_by_rank +2 *\n", outcome.output)
-    assert "wrong: test_gradients[2cpu-differs_by_rank-default]: AssertionError: check:check on 2cpu" in outcome.output
+    assert re.search(r"hook own_claims_bf16 +1 +1 *\n", outcome.output)
+    assert "wrong: test_gradients_wire[2cpu-own_claims_bf16]: rank 0, collectives of 8.388608 MB" in outcome.output
+    assert re.search(r"own_claims_bf16 .* wrong +no baseline", outcome.output)
+    (benchmark,) = json.loads(file.read_text())["benchmarks"]
+    assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
