@@ -10,6 +10,8 @@ from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
 from fixtures.matrix.hooks import find_hook
 
 EVERY_KIND = ("default", "bucket_1kb")
+# The 8-bit hooks deliver float32, whatever the bucket holds: a hook's own dtype is what check.py asks for.
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 SHAPE = st.lists(st.integers(1, 40), max_size=3)
 
 
@@ -46,9 +48,14 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
         kind=st.sampled_from(KINDS),
         seed=st.integers(0, 2**31),
         option=st.sampled_from([name for name, option in DDP_OPTIONS.items() if not option.why_not()]),
+        dtype=st.sampled_from(DTYPES[:1] if find_hook(any_hook).eight_bits else DTYPES),
+        bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
-    def holds(shapes: list[list[int]], kind: str, seed: int, option: str) -> None:
-        equivalence(gradient_world, any_hook, option, shapes, [kind], seed)
+    def holds(
+        shapes: list[list[int]], kind: str, seed: int, option: str, dtype: str, bucket_cap_mb: float | None
+    ) -> None:
+        asked = {"dtype": dtype, "bucket_cap_mb": bucket_cap_mb}
+        equivalence(gradient_world, any_hook, option, shapes, [kind], seed, **asked)
 
     holds()
 

@@ -82,6 +82,16 @@ def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
     promise(gradient_world, "powersgd:converge", **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
 
 
+@pytest.mark.parametrize("kind", ["rank_deficient", "one_hot"])
+@pytest.mark.parametrize("rank", [4, 8])
+def test_gradients_of_a_low_rank_are_exact_with_powersgd(
+    promise: Promise, gradient_world: str, rank: int, kind: str
+) -> None:
+    """With QR, whose columns are orthonormal whatever the rank. Gram-Schmidt is far off: powersgd_rank_deficient."""
+    changes = {"matrix_approximation_rank": rank, "use_error_feedback": False}
+    promise(gradient_world, "powersgd:converge", **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
+
+
 @pytest.mark.parametrize("relation", ["scaled_up", "scaled_down", "negated", "same_shapes_batched", "ranks_reversed"])
 @pytest.mark.parametrize("rank", RANKS)
 def test_gradients_related_to_the_bit_with_powersgd(

@@ -122,6 +122,12 @@ def fp32() -> Mean:
     return lambda bucket: average(bucket.buffer())
 
 
+@sound()
+def fp32_whatever_the_dtype() -> Mean:
+    """Not for float64, which loses bits."""
+    return lambda bucket: average(bucket.buffer()).to(bucket.buffer().dtype)
+
+
 @sound(**FP16)
 def fp16() -> Mean:
     return lambda bucket: average(bucket.buffer(), torch.float16)

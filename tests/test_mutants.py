@@ -92,6 +92,11 @@ def test_a_broken_hook_is_caught(rank_sets: RankSets, hook: Hook) -> None:
     assert first, f"{hook.name} survived {', '.join(f'{option} on {world.name}' for world, option in EVERY_WAY)}"
 
 
+def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(rank_sets: RankSets) -> None:
+    asked = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
+    assert ask(rank_sets, "check:check", mutants.fp32_whatever_the_dtype, WORLDS[-1], **asked)
+
+
 @pytest.mark.parametrize("hook", WIRE_MUTANTS, ids=short)
 def test_a_hook_that_sends_something_else_is_caught(rank_sets: RankSets, hook: Hook) -> None:
     first = next((line for world in WORLDS for line in ask(rank_sets, "wire:wire", hook, world)), None)
