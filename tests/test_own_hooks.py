@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from fixtures.matrix.lookup import NotFound
 from fixtures.matrix.worlds import World
 from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_sets import RankSets
-from tests.command_line import QUICK, ROOT, pytest_perf
+from tests.command_line import QUICK, ROOT, pytest_perf, run
 
 WORLD = World(backend="gloo", size=2)
 HERE = "tests.hooks_for_tests"
@@ -189,5 +191,7 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     assert re.search(r"hook own_claims_bf16 +1 +1 *\n", outcome.output)
     assert "wrong: test_gradients_wire[2cpu-own_claims_bf16]: rank 0, collectives of 8.388608 MB" in outcome.output
     assert re.search(r"own_claims_bf16 .* wrong +no baseline", outcome.output)
+    (line,) = set(re.findall(r"again: python (.*)", outcome.output))
+    assert "collectives of 8.388608 MB a step" in run(sys.executable, *shlex.split(line)).output
     (benchmark,) = json.loads(file.read_text())["benchmarks"]
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
