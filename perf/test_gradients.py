@@ -54,8 +54,7 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
     def holds(
         shapes: list[list[int]], kind: str, seed: int, option: str, dtype: str, bucket_cap_mb: float | None
     ) -> None:
-        asked = {"dtype": dtype, "bucket_cap_mb": bucket_cap_mb}
-        equivalence(gradient_world, any_hook, option, shapes, [kind], seed, **asked)
+        equivalence(gradient_world, any_hook, option, shapes, [kind], seed, dtype=dtype, bucket_cap_mb=bucket_cap_mb)
 
     holds()
 
