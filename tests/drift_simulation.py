@@ -94,8 +94,15 @@ def _share(some: int, of: int) -> str:
     return f"{some} of {of} ({100 * interval.low:.1f} to {100 * interval.high:.1f} %)"
 
 
+def _marked(changes: Sequence[Change]) -> bool:
+    """As those of nights that are correlated."""
+    return any(change.correlation is not None for change in changes)
+
+
 def _flat_row(title: str, results: Sequence[Found]) -> None:
-    _row(title, _share(sum(any(one) for one in results), len(results)))
+    found = [one for one in results if any(one)]
+    marked = sum(any(map(_marked, one)) for one in found)
+    _row(title, _share(len(found), len(results)), f"{marked} of {len(found)}")
 
 
 def _planted_row(title: str, of: Nights, results: Sequence[Found]) -> None:
@@ -110,19 +117,28 @@ def _planted_row(title: str, of: Nights, results: Sequence[Found]) -> None:
         f"{sum(one.low_percent <= size <= one.high_percent for one in alone)} of {len(alone)}",
         f"{sum(one.first <= of.at <= one.last for one in alone)} of {len(alone)}" if of.kind == "step" else "",
         sum(any(one[1:]) for one in results),
+        f"{sum(map(_marked, found))} of {len(found)}",
     )
 
 
 def _flat_head() -> None:
     print("\nNights in which nothing happened\n")
-    _row("nights", "called changed (95 % interval)")
-    _row(*["---"] * 2)
+    _row("nights", "called changed (95 % interval)", "of these marked")
+    _row(*["---"] * 3)
 
 
 def _planted_head() -> None:
     print("\nPlanted in one of ten tests\n")
-    _row("planted", "found", "as steps / drift / both", "size in its interval", "night in its", "in another test")
-    _row(*["---"] * 6)
+    _row(
+        "planted",
+        "found",
+        "as steps / drift / both",
+        "size in its interval",
+        "night in its",
+        "in another test",
+        "marked",
+    )
+    _row(*["---"] * 7)
 
 
 def _tables(pool: ProcessPoolExecutor) -> None:

@@ -114,6 +114,22 @@ def test_a_step_is_found_in_as_few_nights_as_said_and_in_no_fewer(alpha: float) 
     assert found(step(fewest - 1), alpha=alpha) == [[]]
 
 
+@pytest.mark.parametrize(("correlation", "marked"), [(0.0, False), (0.8, True)])
+def test_nights_that_are_correlated_are_marked(correlation: float, marked: bool) -> None:
+    fresh = np.random.default_rng(2).normal(0, 0.005, 60)
+    logs = np.array([sum(correlation**age * fresh[night - age] for age in range(night + 1)) for night in range(60)])
+    logs[30:] += 0.1
+    (steps,) = found(logs[None])
+    assert steps
+    for step in steps:
+        assert (step.correlation is not None and 0.3 < step.correlation < 1) == marked
+
+
+def test_nights_without_noise_are_not_correlated() -> None:
+    ((step,),) = found(np.where(np.arange(30) < 15, 0.1, 0.2)[None])
+    assert step.correlation is None
+
+
 def test_tests_that_ran_in_other_nights_are_looked_at_together() -> None:
     a, b = nights(2, 60, seed=3)
     a[40:] += 0.05

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -108,6 +109,16 @@ def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
     assert outcome.exit_code == 1
     assert "slow drift\n    no difference in software, driver, host or transport was recorded then\n" in outcome.output
     assert "2026-09-01 to 2026-10-10" in outcome.output.splitlines()[-3]
+
+
+def test_correlated_nights_have_it_beside_p(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number in range(40):
+        slow_and_fast_weeks = 0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0)
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(slow_and_fast_weeks))))
+    outcome = drift(tmp_path)
+    assert re.search(r" 0\.\d{4} \(r 0\.\d\d\) +2026-09-", outcome.output), outcome.output
+    assert outcome.output.count("p is for independent nights, and too small there\n") == 1
 
 
 def test_few_nights_are_not_called_unchanged(tmp_path: Path) -> None:
