@@ -77,3 +77,7 @@ def test_with_v_each_test_has_it(tmp_path: Path) -> None:
     numbers = [re.findall(r" PASSED +\[ *(\d+)/100\]( \d+ s left)?$", line) for line in lines]
     assert [int(number) for ((number, _),) in numbers] == list(range(1, 101))
     assert all(left for ((_, left),) in numbers[:-1])
+
+
+def test_a_run_without_a_terminal_goes_on_without_it(tmp_path: Path) -> None:
+    assert run_of_a_hundred(tmp_path, "-p", "no:terminal") == []
