@@ -140,13 +140,15 @@ def test_grouping_by_a_parameter_that_a_test_has_not_leaves_it_empty(saved: tupl
 
 @pytest.fixture(scope="module")
 def unsaved(saved: tuple[Path, Outcome], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """The folder of a baseline with a test that has another name today, and a run that cannot write a further one."""
+    """The folder of a baseline with a test that has another name today, and a run that cannot write a further one,
+    nor its JSON."""
     storage = tmp_path_factory.mktemp("unsaved")
     (file,) = saved[0].rglob("*.json")
     (storage / file.parent.name).mkdir()
     (storage / file.parent.name / file.name).write_text(file.read_text().replace("all_reduce_4mb", "all_reduce_5mb"))
     chosen = ("perf/test_collectives.py", "-k", "1mb or 5mb", *QUICK, "--min-slowdown=1e6")
-    return storage, pytest_perf(storage, *chosen, f"--benchmark-save={'too long' * 32}")
+    places = (f"--benchmark-save={'too long' * 32}", "--benchmark-json=/dev/full")
+    return storage, pytest_perf(storage, *chosen, *places)
 
 
 def test_what_the_baseline_has_and_was_not_measured_is_missed(unsaved: tuple[Path, Outcome]) -> None:
@@ -159,4 +161,5 @@ def test_a_baseline_that_cannot_be_written_costs_the_exit_code_and_not_the_table
     assert (outcome.exit_code, file.name) == (pytest.ExitCode.TESTS_FAILED, "0001_first.json")
     assert "bare all-reduces on 2cpu, float32\n" in outcome.output
     assert f"\nERROR: not saved: the baseline of {instance.name} in {instance}: File name too long\n" in outcome.output
+    assert "\nERROR: not saved: /dev/full: No space left on device\n" in outcome.output
     assert "Traceback" not in outcome.output + outcome.errors
