@@ -18,6 +18,9 @@ TORCH = tuple(map(int, version("torch").split(".")[:2]))
 SOUND = way_mutants.sound.name
 # Two ranks hold a group of fewer only as ranks on their own, so three.
 THREE = World(backend="gloo", size=3)
+ONE = World(backend="gloo", size=1)
+# What counts its steps, so that it knows of each whether it was played.
+COUNTING = "fixtures.matrix.hooks:POWERSGD_FULL_RANK"
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +30,25 @@ def rank_sets() -> Iterator[RankSets]:
     sets.close()
 
 
-def ask(rank_sets: RankSets, function: str, **arguments: object) -> list[str]:
+def ask(rank_sets: RankSets, world: World, function: str, /, **arguments: object) -> list[str]:
     """What is found wrong in any rank; a failure of the ranks is one of the test."""
     (ranks,) = rank_sets.of(INTERCONNECTS["native"])
-    answers = ranks.run(THREE, f"fixtures.ranks.equivalence.{function}", arguments, doing=f"{function} {arguments}")
+    answers = ranks.run(world, f"fixtures.ranks.equivalence.{function}", arguments, doing=f"{function} {arguments}")
     return [line for answer in answers for line in answer["violations"]]
 
 
-def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str) -> list[str]:
+def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str, world: World = THREE) -> list[str]:
     if WAYS[way].since > TORCH:
         pytest.skip(f"{way} needs a newer torch than {version('torch')}")
-    return ask(rank_sets, "ways:check", hook=hook, way=way, option=option, kinds=kinds_for(hook, WAYS[way]), seed=0)
+    kinds = kinds_for(hook, WAYS[way])
+    return ask(rank_sets, world, "ways:check", hook=hook, way=way, option=option, kinds=kinds, seed=0)
+
+
+@pytest.mark.parametrize("way", [name for name, way in WAYS.items() if way.dtypes == ("float32",)])
+def test_a_machine_of_one_gpu_plays_every_way_with_one_rank(rank_sets: RankSets, way: str) -> None:
+    if reason := WAYS[way].why_not(COUNTING, ONE, (TORCH[0], TORCH[1])):
+        pytest.skip(reason)
+    assert in_a_way(rank_sets, COUNTING, way, WAYS[way].options[0], ONE) == []
 
 
 def path(thing: type | object) -> str:
@@ -57,20 +68,20 @@ def test_a_sound_hook_is_not(rank_sets: RankSets, way: str, option: str) -> None
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
 def test_a_broken_update_is_caught(rank_sets: RankSets, update: Update) -> None:
     asked = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb", "seed": 0}
-    assert ask(rank_sets, "updates:check", update=update.name, **asked)
+    assert ask(rank_sets, THREE, "updates:check", update=update.name, **asked)
 
 
 @pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)
 def test_a_broken_local_hook_is_caught(rank_sets: RankSets, hook: object) -> None:
     asked = {"start": 2, "allreduce": True, "option": "bucket_1kb", "seed": 0}
-    assert ask(rank_sets, "local_sgd:post_local", hook=path(hook), **asked)
+    assert ask(rank_sets, THREE, "local_sgd:post_local", hook=path(hook), **asked)
 
 
 @pytest.mark.parametrize("averager", AVERAGERS, ids=lambda averager: averager.__name__)
 def test_a_broken_averager_is_caught(rank_sets: RankSets, averager: object) -> None:
-    assert ask(rank_sets, "local_sgd:averager", averager=path(averager), period=2, warmup=1, seed=0)
+    assert ask(rank_sets, THREE, "local_sgd:averager", averager=path(averager), period=2, warmup=1, seed=0)
 
 
 @pytest.mark.parametrize("way", BUFFERS, ids=lambda way: way.name.partition(":")[2])
 def test_broken_buffers_are_caught(rank_sets: RankSets, way: BufferWay) -> None:
-    assert ask(rank_sets, "buffers:follow", way=way.name)
+    assert ask(rank_sets, THREE, "buffers:follow", way=way.name)
