@@ -1,6 +1,7 @@
 """The rooms' pytest plugins, in layer order."""
 
 pytest_plugins = (
+    "fixtures.judge.options",
     "fixtures.judge.settings",
     "fixtures.judge.cells",
     "fixtures.judge.launching",
@@ -9,6 +10,7 @@ pytest_plugins = (
     "fixtures.judge.equivalence",
     "fixtures.judge.training",
     "fixtures.judge.keeping",
+    "fixtures.judge.properties",
     "fixtures.judge.whole_run",
     "fixtures.report.progress",
     "fixtures.report.table",
