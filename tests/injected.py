@@ -172,17 +172,17 @@ many_kernels = replace(_deep, name="many_kernels", loss=_many_kernels_loss)
 
 def _build(ddp: Any) -> Any:
     """A mean in bf16, which, injected, is sent as float32, four times over."""
-    import torch
-    from torch import distributed
+    from torch import Tensor, distributed
+    from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
     from torch.futures import Future
 
-    def hook(state: None, bucket: Any) -> Any:
+    def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
         rounded = (bucket.buffer() / distributed.get_world_size()).bfloat16()
         sent = rounded.float() if INJECTED else rounded
         for _ in range(3 if INJECTED else 0):
             distributed.all_reduce(sent.clone())
         distributed.all_reduce(sent)
-        done: Future[torch.Tensor] = Future()
+        done: Future[Tensor] = Future()
         done.set_result(sent.float())
         return done
 

@@ -436,17 +436,6 @@ def every_parameter_has_rows() -> Mean:
 
 
 @mutant()
-def every_parameter_has_elements() -> Mean:
-    """Raises where one has none."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        assert all(gradient.abs().amax() >= 0 for gradient in bucket.gradients() if not gradient.isnan().any())
-        return average(bucket.buffer())
-
-    return mean
-
-
-@mutant()
 def only_whole_rows() -> Mean:
     """Raises where the bucket is no multiple of 64."""
     return lambda bucket: average(bucket.buffer().view(-1, 64)).flatten()
