@@ -189,9 +189,9 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     assert re.search(r"hook own_claims_bf16 +1 +1 *\n", outcome.output)
-    assert "wrong: test_gradients_wire[2cpu-own_claims_bf16]: rank 0, collectives of 8.388608 MB" in outcome.output
+    assert "wrong: test_gradients_wire[2cpu-own_claims_bf16]: rank 0, collectives of 4.194304 MB" in outcome.output
     assert re.search(r"own_claims_bf16 .* wrong +no baseline", outcome.output)
     (line,) = set(re.findall(r"again: python (.*)", outcome.output))
-    assert "collectives of 8.388608 MB a step" in run(sys.executable, *shlex.split(line)).output
+    assert "collectives of 4.194304 MB a step" in run(sys.executable, *shlex.split(line)).output
     (benchmark,) = json.loads(file.read_text())["benchmarks"]
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
