@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.judge.equivalence import Equivalence, Promise
+from fixtures.judge.equivalence import Promise
 from fixtures.matrix.ddp_options import DDP_OPTIONS
 from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
 from fixtures.matrix.hooks import find_hook
@@ -24,22 +24,24 @@ def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS)
-def test_gradients(equivalence: Equivalence, gradient_world: str, any_hook: str, option: str) -> None:
+def test_gradients(promise: Promise, gradient_world: str, any_hook: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook, option)
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
-    equivalence(gradient_world, any_hook, option, SHAPES, kinds if option in EVERY_KIND else kinds[:3], 0)
+    asked = {"shapes": SHAPES, "kinds": kinds if option in EVERY_KIND else kinds[:3], "seed": 0}
+    promise(gradient_world, "check:check", hook=any_hook, option=option, **asked)
 
 
 @pytest.mark.two_worlds
-def test_gradients_of_twenty_steps(equivalence: Equivalence, gradient_world: str, any_hook: str) -> None:
+def test_gradients_of_twenty_steps(promise: Promise, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
-    equivalence(gradient_world, any_hook, "bucket_1kb", SHAPES[:3], kinds[:1], 0, steps=20)
+    asked = {"shapes": SHAPES[:3], "kinds": kinds[:1], "seed": 0, "steps": 20}
+    promise(gradient_world, "check:check", hook=any_hook, option="bucket_1kb", **asked)
 
 
 @pytest.mark.two_worlds
-def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, any_hook: str) -> None:
+def test_gradients_of_any_shape(promise: Promise, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
 
     @settings(max_examples=settings().max_examples // 4)
@@ -51,10 +53,8 @@ def test_gradients_of_any_shape(equivalence: Equivalence, gradient_world: str, a
         dtype=st.sampled_from(DTYPES[:1] if find_hook(any_hook).eight_bits else DTYPES),
         bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
-    def holds(
-        shapes: list[list[int]], kind: str, seed: int, option: str, dtype: str, bucket_cap_mb: float | None
-    ) -> None:
-        equivalence(gradient_world, any_hook, option, shapes, [kind], seed, dtype=dtype, bucket_cap_mb=bucket_cap_mb)
+    def holds(kind: str, **drawn: object) -> None:
+        promise(gradient_world, "check:check", hook=any_hook, kinds=[kind], **drawn)
 
     holds()
 
