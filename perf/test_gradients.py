@@ -9,7 +9,6 @@ from fixtures.matrix.ddp_options import DDP_OPTIONS
 from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
 from fixtures.matrix.hooks import find_hook
 
-EVERY_KIND = ("default", "bucket_1kb")
 # The 8-bit hooks deliver float32, whatever the bucket holds: a hook's own dtype is what check.py asks for.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 SHAPE = st.lists(st.integers(1, 40), max_size=3)
@@ -28,7 +27,7 @@ def test_gradients(promise: Promise, gradient_world: str, any_hook: str, option:
     skip_unless_it_runs(gradient_world, any_hook, option)
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
-    asked = {"shapes": SHAPES, "kinds": kinds if option in EVERY_KIND else kinds[:3], "seed": 0}
+    asked = {"shapes": SHAPES, "kinds": kinds if option == "default" else kinds[:2], "seed": 0}
     promise(gradient_world, "check:check", hook=any_hook, option=option, **asked)
 
 
@@ -44,7 +43,7 @@ def test_gradients_of_twenty_steps(promise: Promise, gradient_world: str, any_ho
 def test_gradients_of_any_shape(promise: Promise, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
 
-    @settings(max_examples=settings().max_examples // 4)
+    @settings(max_examples=settings().max_examples // 6)
     @given(
         shapes=st.lists(SHAPE, min_size=1, max_size=5),
         kind=st.sampled_from(KINDS),

@@ -5,19 +5,18 @@ Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is 
 
 import re
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 
 import pytest
 
 from fixtures.judge.settings import SETTINGS
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
 from fixtures.matrix.worlds import Backend, World
 from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_set import RankSet
 from fixtures.ranks.rank_sets import RankSets
 
-MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 RANKS = max(bug.ranks for bug in UPSTREAM_BUGS.values())
 
 # Live ranks for each backend that this machine has.
@@ -69,7 +68,7 @@ def what_is_wrong(every: UpstreamRanks, bug: UpstreamBug, *, avoid: bool, silenc
 
 def expected(bug: UpstreamBug) -> list[pytest.MarkDecorator]:
     """Its strict xfail, where this torch has it."""
-    if not bug.there((MAJOR, MINOR)):
+    if not bug.there(torch_version()):
         return []
     reason = bug.goes_wrong + (f" (pytorch/pytorch#{bug.issue})" if bug.issue else "")
     return [pytest.mark.xfail(raises=BugShows, strict=True, reason=reason)]

@@ -1,13 +1,12 @@
 """Does every hook deliver its mean however DDP is run?   pytest perf -k gradients_ways"""
 
-from importlib.metadata import version
-
 import pytest
 
 from fixtures.judge.equivalence import Promise
 from fixtures.matrix.buffers import BUFFER_WAYS
 from fixtures.matrix.ddp_options import DDP_OPTIONS
 from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.updates import UPDATE_OPTIONS, UPDATES, optimizers_for
 from fixtures.matrix.ways import WAYS, kinds_for
 from fixtures.matrix.worlds import parse_world
@@ -15,7 +14,6 @@ from fixtures.matrix.worlds import parse_world
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"
 AVERAGER = f"{_ALGORITHMS}.model_averaging.averagers:PeriodicModelAverager"
-MAJOR, MINOR = map(int, version("torch").split(".")[:2])
 
 # On GPUs two ranks and all of them: what divides inexactly is held to its bound by test_gradients.py.
 pytestmark = pytest.mark.two_worlds
@@ -26,7 +24,7 @@ def skip_unless_it_runs(world: str, hook: str, way: str, option: str) -> None:
     reasons = (
         find_hook(hook).why_not_on_gloo() if world.endswith("cpu") else None,
         DDP_OPTIONS[option].why_not(),
-        WAYS[way].why_not(hook, parse_world(world), (MAJOR, MINOR)),
+        WAYS[way].why_not(hook, parse_world(world), torch_version()),
     )
     if reason := next(filter(None, reasons), None):
         pytest.skip(reason)
@@ -65,6 +63,6 @@ def test_gradients_ways_to_start(promise: Promise, gradient_world: str, sync: bo
 
 @pytest.mark.parametrize("buffers", BUFFER_WAYS)
 def test_gradients_ways_with_buffers(promise: Promise, gradient_world: str, buffers: str) -> None:
-    if reason := BUFFER_WAYS[buffers].why_not((MAJOR, MINOR)):
+    if reason := BUFFER_WAYS[buffers].why_not(torch_version()):
         pytest.skip(reason)
     promise(gradient_world, "buffers:follow", way=buffers)

@@ -72,19 +72,21 @@ def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
 
 @dataclass(kw_only=True)
 class Memory:
-    """What a sparse hook left out, by parameter: buckets are laid out anew. As it should be with the defaults."""
+    """What a sparse hook left out, by parameter: buckets are laid out anew. With the defaults as it should be, and a
+    tenth is sent."""
 
+    share: float = 0.1
     sent: float = 1
     kept: float = 1
     buckets: int = 100
     left: dict[int, Tensor] = field(default_factory=dict)
 
 
-def largest_tenth(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
-    """The mean of the largest tenth of each rank's gradients, and of what it left out before."""
+def largest(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
+    """The mean of the largest share of each rank's gradients, and of what it left out before."""
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         gradient += memory.left.get(id(parameter), torch.zeros_like(gradient))
-        least = gradient.abs().flatten().topk(max(1, gradient.numel() // 10)).values[-1]
+        least = gradient.abs().flatten().topk(max(1, int(memory.share * gradient.numel()))).values[-1]
         sent = torch.where(gradient.abs() >= least, gradient, 0)
         if bucket.index() < memory.buckets:
             memory.left[id(parameter)] = memory.kept * (gradient - sent)
@@ -98,13 +100,12 @@ def _hook(build: Callable[[object], tuple[object, object]], name: str, **promise
 
 lossless = _hook(lambda ddp: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
 one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
-remembers = _hook(lambda ddp: (Memory(), largest_tenth), "own_remembers", error_feedback=True)
-forgets = _hook(lambda ddp: (Memory(kept=0), largest_tenth), "own_forgets", error_feedback=True)
-fades = _hook(lambda ddp: (Memory(kept=0.99), largest_tenth), "own_fades", error_feedback=True)
-loses_a_twentieth = _hook(lambda ddp: (Memory(sent=0.95), largest_tenth), "own_loses_a_twentieth", error_feedback=True)
-remembers_a_bucket = _hook(
-    lambda ddp: (Memory(buckets=1), largest_tenth), "own_remembers_a_bucket", error_feedback=True
-)
+remembers = _hook(lambda ddp: (Memory(), largest), "own_remembers", error_feedback=True)
+remembers_long = _hook(lambda ddp: (Memory(share=0.01), largest), "own_remembers_long", error_feedback=True)
+forgets = _hook(lambda ddp: (Memory(kept=0), largest), "own_forgets", error_feedback=True)
+fades = _hook(lambda ddp: (Memory(kept=0.99), largest), "own_fades", error_feedback=True)
+loses_a_twentieth = _hook(lambda ddp: (Memory(sent=0.95), largest), "own_loses_a_twentieth", error_feedback=True)
+remembers_a_bucket = _hook(lambda ddp: (Memory(buckets=1), largest), "own_remembers_a_bucket", error_feedback=True)
 claims_bf16 = _hook(lambda ddp: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
 claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")
 no_future = _hook(lambda ddp: (None, lambda state, bucket: mean(bucket.buffer())), "own_no_future")

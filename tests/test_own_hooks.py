@@ -79,6 +79,10 @@ def test_error_feedback_that_loses_nothing_is_not(two_ranks: RankSets, option: s
     assert fed_back(two_ranks, "remembers", option) == []
 
 
+def test_error_feedback_that_sends_a_hundredth_in_a_step_loses_nothing(two_ranks: RankSets) -> None:
+    assert fed_back(two_ranks, "remembers_long") == []
+
+
 def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
     violations = ask(two_ranks, "wire:wire", hook=f"{HERE}:claims_bf16")[0]["violations"]
     assert violations == [
