@@ -10,6 +10,7 @@ pytest_plugins = (
     "fixtures.judge.equivalence",
     "fixtures.judge.training",
     "fixtures.judge.keeping",
+    "fixtures.judge.run_record",
     "fixtures.judge.properties",
     "fixtures.judge.whole_run",
     "fixtures.report.progress",
