@@ -25,9 +25,8 @@ def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
 @pytest.mark.parametrize("option", DDP_OPTIONS)
 def test_gradients(promise: Promise, gradient_world: str, any_hook: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook, option)
-    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
-    # What an option changes is where gradients lie and how they are copied: of a kind at a time, some show that.
-    asked = {"shapes": SHAPES, "kinds": kinds if option == "default" else kinds[:2], "seed": 0}
+    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
+    asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
     promise(gradient_world, "check:check", hook=any_hook, option=option, **asked)
 
 

@@ -76,14 +76,19 @@ class Memory:
     tenth is sent."""
 
     share: float = 0.1
+    forgets_every: int = 10**9
     sent: float = 1
     kept: float = 1
     buckets: int = 100
+    step: int = 0
     left: dict[int, Tensor] = field(default_factory=dict)
 
 
 def largest(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
     """The mean of the largest share of each rank's gradients, and of what it left out before."""
+    memory.step += bucket.is_last()
+    if memory.step % memory.forgets_every == 0:
+        memory.left.clear()
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         gradient += memory.left.get(id(parameter), torch.zeros_like(gradient))
         least = gradient.abs().flatten().topk(max(1, int(memory.share * gradient.numel()))).values[-1]
@@ -103,6 +108,9 @@ one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promis
 remembers = _hook(lambda ddp: (Memory(), largest), "own_remembers", error_feedback=True)
 remembers_long = _hook(lambda ddp: (Memory(share=0.01), largest), "own_remembers_long", error_feedback=True)
 forgets = _hook(lambda ddp: (Memory(kept=0), largest), "own_forgets", error_feedback=True)
+now_and_then_forgets = _hook(
+    lambda ddp: (Memory(forgets_every=100), largest), "own_now_and_then_forgets", error_feedback=True
+)
 fades = _hook(lambda ddp: (Memory(kept=0.99), largest), "own_fades", error_feedback=True)
 loses_a_twentieth = _hook(lambda ddp: (Memory(sent=0.95), largest), "own_loses_a_twentieth", error_feedback=True)
 remembers_a_bucket = _hook(lambda ddp: (Memory(buckets=1), largest), "own_remembers_a_bucket", error_feedback=True)

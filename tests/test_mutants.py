@@ -56,7 +56,7 @@ def ask(rank_sets: RankSets, function: str, hook: Hook, world: World, **argument
 
 def against(rank_sets: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:
     """What ``perf/test_gradients.py`` would say, one kind of gradient after the other."""
-    kinds = kinds_for(eight_bits=hook.eight_bits)
+    kinds = kinds_for(eight_bits=hook.eight_bits, option=option)
     for kind, shapes, steps in [*((kind, SHAPES, 3) for kind in kinds), (kinds[0], SHAPES[:3], 20)]:
         arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps, "seed": 0}
         yield from ask(rank_sets, "check:check", hook, world, option=option, **arguments)

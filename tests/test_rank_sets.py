@@ -288,6 +288,23 @@ def test_the_guard_alone_ends_even_what_keeps_forking(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_a_file_in_shared_memory_that_is_about_to_be_unlinked_is_not_left() -> None:
+    """As a loader's worker makes them: killed between the two calls, it leaves the file."""
+    name = uuid.uuid4().hex
+    files = f"/dev/shm/{name}"
+    program = f"""
+import itertools, os
+for number in itertools.count():
+    file = f"{files}-{{os.getpid()}}-{{number}}"
+    os.open(file, os.O_CREAT) and os.unlink(file)
+    os.closerange(3, 1000) if number % 500 == 0 else None
+"""
+    for _ in range(5):
+        with daemon(name, program), daemon(name, program):
+            time.sleep(0.3)
+        assert list(Path("/dev/shm").glob(f"{name}*")) == []
+
+
 @contextmanager
 def daemon(session: str, program: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process of this session that no rank waits for."""

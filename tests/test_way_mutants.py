@@ -7,6 +7,7 @@ import pytest
 
 from fixtures.matrix.buffers import BufferWay
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.updates import Update
 from fixtures.matrix.ways import WAYS, kinds_for
 from fixtures.matrix.worlds import World
@@ -14,10 +15,10 @@ from fixtures.ranks.rank_sets import RankSets
 from tests import way_mutants
 from tests.way_mutants import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES
 
-TORCH = tuple(map(int, version("torch").split(".")[:2]))
 SOUND = way_mutants.sound.name
 # Two ranks hold a group of fewer only as ranks on their own, so three.
 THREE = World(backend="gloo", size=3)
+TWO = World(backend="gloo", size=2)
 ONE = World(backend="gloo", size=1)
 # What counts its steps, so that it knows of each whether it was played.
 COUNTING = "fixtures.matrix.hooks:POWERSGD_FULL_RANK"
@@ -37,16 +38,18 @@ def ask(rank_sets: RankSets, world: World, function: str, /, **arguments: object
     return [line for answer in answers for line in answer["violations"]]
 
 
-def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str, world: World = THREE) -> list[str]:
-    if WAYS[way].since > TORCH:
+def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str, world: World | None = None) -> list[str]:
+    """``world``: None for the larger one in which the suite plays it."""
+    if WAYS[way].since > torch_version():
         pytest.skip(f"{way} needs a newer torch than {version('torch')}")
     kinds = kinds_for(hook, WAYS[way])
+    world = world or (TWO if WAYS[way].pairs else THREE)
     return ask(rank_sets, world, "ways:check", hook=hook, way=way, option=option, kinds=kinds, seed=0)
 
 
 @pytest.mark.parametrize("way", [name for name, way in WAYS.items() if way.dtypes == ("float32",)])
 def test_a_machine_of_one_gpu_plays_every_way_with_one_rank(rank_sets: RankSets, way: str) -> None:
-    if reason := WAYS[way].why_not(COUNTING, ONE, (TORCH[0], TORCH[1])):
+    if reason := WAYS[way].why_not(COUNTING, ONE, torch_version()):
         pytest.skip(reason)
     assert in_a_way(rank_sets, COUNTING, way, WAYS[way].options[0], ONE) == []
 
