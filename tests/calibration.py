@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fixtures.judge.common_shift import SHARE
-from fixtures.judge.verdict import PRIOR_DEGREES, PRIOR_SPREAD
+from fixtures.judge.verdict import LIKE, PRIOR_DEGREES, PRIOR_SPREAD, TESTS_LIKE, TESTS_OF_A_PRIOR
 from tests import calibration_pairs
 
 Logs = NDArray[np.float64]
 Found = NDArray[np.bool_]
 
 TESTS, LAUNCHES, STEPS, CANARIES, LOOKS = 100, 3, 20, 5, 2
+LOUDER = 20
 _SMALLEST = math.log(1.01)
 
 
@@ -32,7 +33,8 @@ class Noise:
 
     apart: of the logarithm of how much noisier one test's night is than another's. bimodal: share of launches that are
     3 % slower. canaries: whether the machine's nights and changes are such that canaries feel them. midway:
-    how much slower the machine becomes after a quarter of the tests of the run.
+    how much slower the machine becomes after a quarter of the tests of the run. loud: share of the tests, the last
+    ones, whose nights and launches are LOUDER times as noisy.
     """
 
     machine: float = 0.0
@@ -43,6 +45,7 @@ class Noise:
     bimodal: float = 0.0
     canaries: bool = True
     midway: float = 0.0
+    loud: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +69,9 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     step += np.float32(math.log(1.5)) * (rng.random(step.shape, dtype=np.float32) < 0.02)
     machine = noise.machine * rng.standard_normal((runs, 1, records + 1, 1))
     apart = np.exp(noise.apart * rng.standard_normal((runs, tests, 1, 1)))
-    level = machine + noise.night * apart * rng.standard_normal((*shape[:-1], 1))
-    level = level + noise.launch * rng.standard_normal(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
+    louder = np.where(np.arange(tests) < tests * (1 - noise.loud), 1, LOUDER)[:, None, None]
+    level = machine + noise.night * louder * apart * rng.standard_normal((*shape[:-1], 1))
+    level = level + noise.launch * louder * rng.standard_normal(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
     canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, LOOKS, LAUNCHES))
     level[:, tests // 4 :, -1] += noise.midway
     canaries[:, :, -1, 1:] += noise.midway * noise.canaries
@@ -112,14 +116,21 @@ def _summary(launches: Logs) -> tuple[Logs, Logs]:
 
 
 def prior_of(medians: Logs) -> float | Logs:
-    """``prior_spread_of`` for each run, shape (runs, 1)."""
-    history = medians.mean(axis=-1)[..., :-1]
-    if history.shape[-1] == 1:
+    """``prior_spread_for`` each test of each run, shape (runs, tests)."""
+    means, errors = _summary(medians)
+    if means.shape[-1] == 2 or means.shape[1] < TESTS_OF_A_PRIOR:
         return PRIOR_SPREAD
-    variances = np.sort(history.var(axis=-1, ddof=1), axis=-1)
-    kept = variances[:, : variances.shape[1] - max(1, variances.shape[1] // 20)]
-    spread: Logs = np.sqrt(np.maximum(PRIOR_SPREAD**2, kept.mean(axis=-1, keepdims=True)))
-    return spread
+    spread = np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))
+    own = np.sqrt((errors**2).mean(axis=-1))
+    quietest_first = np.argsort(spread, axis=1)
+    variances = np.take_along_axis(means[..., :-1].var(axis=-1, ddof=1), quietest_first, axis=1)
+    number = (spread[:, None, :] <= LIKE * own[:, :, None]).sum(axis=-1).clip(min=min(TESTS_LIKE, spread.shape[1]))
+    priors = np.empty_like(own)
+    for run, test in np.ndindex(own.shape):
+        like = np.sort(variances[run, : number[run, test]])
+        priors[run, test] = like[: len(like) - max(1, len(like) // 20)].mean()
+    spreads: Logs = np.sqrt(np.maximum(PRIOR_SPREAD**2, priors))
+    return spreads
 
 
 def shift(medians: Logs, *, alpha: float) -> tuple[Logs, Logs]:
@@ -152,7 +163,7 @@ class Red:
 
 
 def whole_rule(seen: Nights) -> Red:
-    """All that makes a run red, as it is: prior by instance, common shift, canaries."""
+    """All that makes a run red, as it is: prior of like tests, common shift, canaries."""
     medians, alpha = seen.medians, 0.01
     changes, limits = rule(medians, alpha=alpha * (1 - SHARE), tests=medians.shape[1], prior=prior_of(medians))
     common, common_limit = shift(medians, alpha=alpha * SHARE)
@@ -174,7 +185,7 @@ def loudest(canaries: Logs) -> Logs:
 
 
 def without_canaries(seen: Nights) -> Found:
-    """Prior by instance and common shift, with flat canaries."""
+    """Prior of like tests and common shift, with flat canaries."""
     return whole_rule(replace(seen, canaries=np.zeros_like(seen.canaries))).runs
 
 
@@ -247,6 +258,7 @@ NOISES = {
     "1 % a night, tests apart by a factor of 2": Noise(apart=math.log(2)),
     "3 % a night": Noise(night=0.03),
     "3 % a night, tests apart by a factor of 2": Noise(night=0.03, apart=math.log(2)),
+    "0.3 % a night, launches too, a quarter of the tests 20 times": Noise(night=0.003, launch=0.003, loud=0.25),
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 3 %, canaries do not": Noise(night=0.005, machine=0.03, canaries=False),
     "1 % a night, the machine 30 % slower in the run, canaries feel it": Noise(midway=math.log(1.3)),
@@ -270,7 +282,7 @@ def _percent(size: float | None) -> str:
 def _tables() -> None:
     rules: dict[str, Callable[[Nights], Found]] = {
         "a prior of 1 % for all": first_rule,
-        "prior by instance, common shift": without_canaries,
+        "prior of like tests, common shift": without_canaries,
         "and canaries: the rule": lambda seen: whole_rule(seen).runs,
     }
     print("\nRed runs of unchanged code, % (95 % interval); 100 tests\n")

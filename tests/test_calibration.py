@@ -1,6 +1,7 @@
 """The simulation behind docs/calibration.md: it judges as the rule does, which is as seldom wrong as it says."""
 
 import math
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 
 from fixtures.judge.canaries import Looks, canary_changes
 from fixtures.judge.common_shift import Compared, common_shift, share_of_tests_percent
-from fixtures.judge.verdict import PRIOR_SPREAD, judge, prior_spread_of
+from fixtures.judge.verdict import PRIOR_SPREAD, judge, prior_spread_for
 from tests.calibration import (
     LOOKS,
     Noise,
@@ -23,6 +24,7 @@ from tests.calibration import (
 )
 
 NOISY = Noise(night=0.03)
+LOUD = Noise(night=0.003, launch=0.003, loud=0.25)
 
 
 @pytest.mark.parametrize("records", [1, 3, 10])
@@ -35,8 +37,9 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
     red = whole_rule(seen)
     words = []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
-        prior = prior_spread_of([[list(run) for run in test[:-1]] for test in tests])
-        assert prior == pytest.approx(float(np.broadcast_to(prior_of(seen.medians), (8, 1))[number, 0]))
+        histories = [[list(run) for run in test[:-1]] for test in tests]
+        priors = [prior_spread_for([list(run) for run in test], histories) for test in tests]
+        assert priors == pytest.approx(list(np.broadcast_to(prior_of(seen.medians), (8, 20))[number]))
         before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
         verdicts = canary_changes(
             Looks(world="8gpu", before_s=before, after_s=after),
@@ -54,7 +57,7 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
         assert common.fails == red.common[number]
         assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
         words.append(common.word)
-        for test, found in zip(tests, red.single[number], strict=True):
+        for test, prior, found in zip(tests, priors, red.single[number], strict=True):
             verdict = judge(
                 list(test[-1]),
                 [list(run) for run in test[:-1]],
@@ -76,6 +79,19 @@ def test_at_most_one_unchanged_run_in_a_hundred_is_red(noise: Noise, records: in
     """With the upper end of the 95 % interval."""
     red, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=records, batches=7, runs=100)
     assert stats.binomtest(red, of).proportion_ci(0.95).high <= 0.01, f"{red} of {of}"
+
+
+@pytest.mark.parametrize("records", [2, 3])
+def test_loud_tests_beside_quiet_ones_make_no_red_runs_and_quiet_ones_no_less_sensitive(records: int) -> None:
+    red, of = red_runs(lambda seen: whole_rule(seen).runs, LOUD, records=records, batches=7, runs=100)
+    assert stats.binomtest(red, of).proportion_ci(0.95).high <= 0.01, f"{red} of {of}"
+    beside, alone = (
+        smallest_found(lambda seen: whole_rule(seen).single, noise, records=records, runs=60)
+        for noise in (LOUD, replace(LOUD, loud=0))
+    )
+    assert beside is not None
+    assert alone is not None
+    assert beside < 1.1 * alone
 
 
 def test_a_prior_of_one_percent_for_all_is_wrong_more_often_in_a_noisy_place() -> None:
@@ -109,17 +125,28 @@ def test_a_slowdown_of_all_is_found_where_one_of_a_test_is_not() -> None:
 
 def test_tests_that_were_made_faster_between_two_records_are_no_noise() -> None:
     quiet = [[[0.1], [0.1]] for _ in range(40)]
-    assert prior_spread_of([*quiet, [[0.2], [0.1]], [[0.4], [0.1]]]) == PRIOR_SPREAD
+    assert prior_spread_for(quiet[0], [*quiet, [[0.2], [0.1]], [[0.4], [0.1]]]) == PRIOR_SPREAD
 
 
 def test_the_prior_of_a_noisy_instance_is_the_spread_of_its_records() -> None:
     noisy = [[[0.1], [0.1 * math.exp(0.06)]] for _ in range(20)]
-    assert prior_spread_of(noisy) == pytest.approx(0.06 / math.sqrt(2))
+    assert prior_spread_for(noisy[0], noisy) == pytest.approx(0.06 / math.sqrt(2))
     assert judge([0.1], noisy[0], prior_spread=0.06 / math.sqrt(2)).threshold_percent == pytest.approx(
         100 * math.expm1(stats.t.isf(0.01, 5) * 0.06 / math.sqrt(2) * math.sqrt(1.5))
     )
 
 
+def test_the_prior_of_a_test_is_of_those_whose_launches_spread_as_its_own() -> None:
+    quiet = [[[0.1, 0.1001], [0.1, 0.1001]] for _ in range(30)]
+    loud = [[[0.1, 0.11], [0.13, 0.14]] for _ in range(10)]
+    assert prior_spread_for(quiet[0], quiet + loud) == PRIOR_SPREAD
+    of_all = prior_spread_for(loud[0], quiet + loud)
+    assert of_all > 5 * PRIOR_SPREAD
+    today_is_loud = [*quiet[0], [0.1, 0.12]]
+    assert prior_spread_for(today_is_loud, quiet + loud) == of_all
+
+
 def test_of_few_tests_or_of_one_record_each_no_prior_is_learned() -> None:
-    assert prior_spread_of([[[0.1], [0.2]]] * 9) == PRIOR_SPREAD
-    assert prior_spread_of([[[0.1]]] * 40) == PRIOR_SPREAD
+    few, once = [[[0.1], [0.2]]] * 9, [[[0.1]]] * 40
+    assert prior_spread_for(few[0], few) == PRIOR_SPREAD
+    assert prior_spread_for(once[0], once) == PRIOR_SPREAD
