@@ -10,7 +10,7 @@ from scipy import stats
 
 from fixtures.judge.canaries import Looks, canary_changes
 from fixtures.judge.common_shift import Compared, common_shift, share_of_tests_percent
-from fixtures.judge.verdict import PRIOR_SPREAD, judge, prior_spread_for
+from fixtures.judge.verdict import PRIOR_SPREAD, judge, noises_of, prior_spread_for
 from tests.calibration import (
     LOOKS,
     Noise,
@@ -38,7 +38,7 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
     words = []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
-        priors = [prior_spread_for([list(run) for run in test], histories) for test in tests]
+        priors = [prior_spread_for([list(run) for run in test], noises_of(histories)) for test in tests]
         assert priors == pytest.approx(list(np.broadcast_to(prior_of(seen.medians), (8, 20))[number]))
         before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
         verdicts = canary_changes(
@@ -125,12 +125,12 @@ def test_a_slowdown_of_all_is_found_where_one_of_a_test_is_not() -> None:
 
 def test_tests_that_were_made_faster_between_two_records_are_no_noise() -> None:
     quiet = [[[0.1], [0.1]] for _ in range(40)]
-    assert prior_spread_for(quiet[0], [*quiet, [[0.2], [0.1]], [[0.4], [0.1]]]) == PRIOR_SPREAD
+    assert prior_spread_for(quiet[0], noises_of([*quiet, [[0.2], [0.1]], [[0.4], [0.1]]])) == PRIOR_SPREAD
 
 
 def test_the_prior_of_a_noisy_instance_is_the_spread_of_its_records() -> None:
     noisy = [[[0.1], [0.1 * math.exp(0.06)]] for _ in range(20)]
-    assert prior_spread_for(noisy[0], noisy) == pytest.approx(0.06 / math.sqrt(2))
+    assert prior_spread_for(noisy[0], noises_of(noisy)) == pytest.approx(0.06 / math.sqrt(2))
     assert judge([0.1], noisy[0], prior_spread=0.06 / math.sqrt(2)).threshold_percent == pytest.approx(
         100 * math.expm1(stats.t.isf(0.01, 5) * 0.06 / math.sqrt(2) * math.sqrt(1.5))
     )
@@ -139,14 +139,15 @@ def test_the_prior_of_a_noisy_instance_is_the_spread_of_its_records() -> None:
 def test_the_prior_of_a_test_is_of_those_whose_launches_spread_as_its_own() -> None:
     quiet = [[[0.1, 0.1001], [0.1, 0.1001]] for _ in range(30)]
     loud = [[[0.1, 0.11], [0.13, 0.14]] for _ in range(10)]
-    assert prior_spread_for(quiet[0], quiet + loud) == PRIOR_SPREAD
-    of_all = prior_spread_for(loud[0], quiet + loud)
+    noises = noises_of(quiet + loud)
+    assert prior_spread_for(quiet[0], noises) == PRIOR_SPREAD
+    of_all = prior_spread_for(loud[0], noises)
     assert of_all > 5 * PRIOR_SPREAD
     today_is_loud = [*quiet[0], [0.1, 0.12]]
-    assert prior_spread_for(today_is_loud, quiet + loud) == of_all
+    assert prior_spread_for(today_is_loud, noises) == of_all
 
 
 def test_of_few_tests_or_of_one_record_each_no_prior_is_learned() -> None:
     few, once = [[[0.1], [0.2]]] * 9, [[[0.1]]] * 40
-    assert prior_spread_for(few[0], few) == PRIOR_SPREAD
-    assert prior_spread_for(once[0], once) == PRIOR_SPREAD
+    assert prior_spread_for(few[0], noises_of(few)) == PRIOR_SPREAD
+    assert prior_spread_for(once[0], noises_of(once)) == PRIOR_SPREAD

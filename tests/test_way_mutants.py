@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import pytest
 
+from fixtures.judge.again import violations
 from fixtures.matrix.buffers import BufferWay
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.torch_version import torch_version
@@ -35,7 +36,7 @@ def ask(rank_sets: RankSets, world: World, function: str, /, **arguments: object
     """What is found wrong in any rank; a failure of the ranks is one of the test."""
     (ranks,) = rank_sets.of(INTERCONNECTS["native"])
     answers = ranks.run(world, f"fixtures.ranks.equivalence.{function}", arguments, doing=f"{function} {arguments}")
-    return [line for answer in answers for line in answer["violations"]]
+    return violations(answers)
 
 
 def in_a_way(rank_sets: RankSets, hook: str, way: str, option: str, world: World | None = None) -> list[str]:
