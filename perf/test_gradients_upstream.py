@@ -4,12 +4,11 @@ Each bug is a strict xfail in the versions that have it: a red XPASS(strict) is 
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from fixtures.judge.settings import SETTINGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
 from fixtures.matrix.worlds import Backend, World
@@ -17,10 +16,8 @@ from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_set import RankSet
 from fixtures.ranks.rank_sets import RankSets
 
-RANKS = max(bug.ranks for bug in UPSTREAM_BUGS.values())
-
-# Live ranks for each backend that this machine has.
-UpstreamRanks = dict[Backend, Callable[[], RankSet]]
+# Live ranks over NCCL where there are GPUs enough; over gloo two sets.
+UpstreamRanks = dict[Backend, Callable[[UpstreamBug], RankSet]]
 
 
 class BugShows(AssertionError):
@@ -28,30 +25,24 @@ class BugShows(AssertionError):
 
 
 @pytest.fixture(scope="module")
-def upstream_ranks(request: pytest.FixtureRequest, gradient_ranks: RankSets) -> Iterator[UpstreamRanks]:
-    """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs.
-
-    Their own on the CPU, since some bugs kill them or hang.
-    """
+def upstream_ranks(
+    request: pytest.FixtureRequest, gradient_ranks: RankSets, expendable_ranks: list[RankSet]
+) -> UpstreamRanks:
+    """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs."""
     settings = request.config.stash[SETTINGS]
-    on_cpu = RankSets(
-        launches=1, size=RANKS, on_gpu=False, rank_timeout_s=settings.rank_timeout_s, say=lambda text: None
-    )
-    every: UpstreamRanks = {"gloo": lambda: on_cpu.of(INTERCONNECTS["native"])[0]}
-    if len(settings.gpus) >= RANKS:
+    plain, hanging = expendable_ranks
+    every: UpstreamRanks = {"gloo": lambda bug: hanging if bug.ends == "hang" else plain}
+    if len(settings.gpus) >= plain.size:
         interconnect = next(iter(settings.interconnects.values()))  # as the other gradient tests
-        every["nccl"] = lambda: gradient_ranks.of(interconnect)[0]
-    try:
-        yield every
-    finally:
-        on_cpu.close()
+        every["nccl"] = lambda bug: gradient_ranks.of(interconnect)[0]
+    return every
 
 
 def what_is_wrong(every: UpstreamRanks, bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None) -> list[str]:
     """A line for each thing that a rank found wrong; raises RankFailure."""
     if bug.backend not in every:
         pytest.skip(f"{bug.name} is seen over {bug.backend} only, which needs {bug.ranks} GPUs")
-    ranks = every[bug.backend]()
+    ranks = every[bug.backend](bug)
     patience_s = ranks.rank_timeout_s
     ranks.rank_timeout_s = silence_s or patience_s
     try:
