@@ -12,6 +12,8 @@ from fixtures.matrix.hooks import find_hook
 # The 8-bit hooks deliver float32, whatever the bucket holds: a hook's own dtype is what check.py asks for.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 SHAPE = st.lists(st.integers(1, 40), max_size=3)
+# On GPUs three ranks are for what divides inexactly: of a hook that is the hook, whatever the option.
+BUCKETS = ("default", "bucket_1kb")
 
 
 def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
@@ -25,6 +27,8 @@ def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
 @pytest.mark.parametrize("option", DDP_OPTIONS)
 def test_gradients(promise: Promise, gradient_world: str, any_hook: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook, option)
+    if gradient_world == "3gpu" and any_hook != "none" and option not in BUCKETS:
+        pytest.skip(f"three ranks divide alike under {option} and {' and '.join(BUCKETS)}")
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
     asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
     promise(gradient_world, "check:check", hook=any_hook, option=option, **asked)

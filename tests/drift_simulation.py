@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from fixtures.judge.drift import Change, Series, changes
+from fixtures.judge.change import Change
+from fixtures.judge.drift import Series, changes
 
 Found = list[list[Change]]
 

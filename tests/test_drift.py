@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.judge.drift import Change, Series, changes, fewest_nights
+from fixtures.judge.change import Change
+from fixtures.judge.drift import Series, changes, fewest_nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 
