@@ -265,6 +265,23 @@ def test_only_the_set_that_failed_is_started_again(tmp_path: Path, monkeypatch: 
     assert guard.state_of(pid) is None
 
 
+def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, say=lambda text: None)
+    first, second = sets.start_ahead(INTERCONNECTS["native"])
+    assert first.alive
+    assert second.alive
+    os.kill(run(first, ONE, "pid")[0], signal.SIGKILL)
+    with pytest.raises(RankFailure, match="died of SIGKILL"):
+        run(first, ONE, "total")
+    assert sets.start_ahead(INTERCONNECTS["native"]) == [first, second]
+    assert not first.alive  # what it is to run next starts it
+    assert run(first, ONE, "total") == [1.0]
+    for again in (sets.start_ahead, sets.of):
+        sets.close()
+        assert [run(ranks, ONE, "total") for ranks in again(INTERCONNECTS["native"])] == [[1.0], [1.0]]
+    sets.close()
+
+
 def test_closing_a_session_ends_what_ranks_have_left_and_removes_its_folder() -> None:
     session = Session()
     assert session.folder.stat().st_mode & 0o777 == 0o700
