@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.judge.settings import SETTINGS
 from fixtures.matrix.torch_version import torch_version
-from fixtures.matrix.upstream_bugs import UPSTREAM_BUGS, UpstreamBug
+from fixtures.matrix.upstream_bugs import MOST_RANKS, UPSTREAM_BUGS, UpstreamBug
 from fixtures.matrix.worlds import Backend, World
 from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_set import RankSet
@@ -30,8 +30,13 @@ def upstream_ranks(
 ) -> UpstreamRanks:
     """Ranks on the CPU over gloo on every machine, where most bugs were seen, and over NCCL where there are GPUs."""
     settings = request.config.stash[SETTINGS]
-    every: UpstreamRanks = {"gloo": lambda bug: expendable_ranks()[bug.ends == "hang"]}
-    if len(settings.gpus) > 1:
+
+    def on_cpu(bug: UpstreamBug) -> RankSet:
+        plain, hanging = expendable_ranks()
+        return hanging if bug.ends == "hang" else plain
+
+    every: UpstreamRanks = {"gloo": on_cpu}
+    if len(settings.gpus) >= MOST_RANKS:
         interconnect = next(iter(settings.interconnects.values()))  # as the other gradient tests
         every["nccl"] = lambda bug: gradient_ranks.of(interconnect)[0]
     return every
