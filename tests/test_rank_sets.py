@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from fixtures.matrix.worlds import World
 from fixtures.ranks import guard
 from fixtures.ranks.failure import Kind, RankFailure
 from fixtures.ranks.rank_set import RankSet
-from fixtures.ranks.rank_sets import RankSets
+from fixtures.ranks.rank_sets import RankSets, share_out
 from fixtures.ranks.session import Session
 
 ONE = World(backend="gloo", size=1)
@@ -279,6 +281,34 @@ def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_clo
     for again in (sets.start_ahead, sets.of):
         sets.close()
         assert [run(ranks, ONE, "total") for ranks in again(INTERCONNECTS["native"])] == [[1.0], [1.0]]
+    sets.close()
+
+
+def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, say=lambda text: None)
+    both = threading.Barrier(2)
+
+    def call(ranks: RankSet, number: int) -> tuple[int, int]:
+        if number < 2:
+            both.wait(30)  # each waits for the other
+        return number, run(ranks, ONE, "pid")[0]
+
+    values = share_out(sets.of(INTERCONNECTS["native"]), [partial(call, number=number) for number in range(5)])
+    assert [number for number, _ in values] == [0, 1, 2, 3, 4]
+    assert {pid for _, pid in values} == {run(ranks, ONE, "pid")[0] for ranks in sets.of(INTERCONNECTS["native"])}
+    sets.close()
+
+
+@pytest.mark.parametrize("order", [("sleeps", "raises_in_step_7"), ("raises_in_step_7", "sleeps")])
+def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too(order: tuple[str, str]) -> None:
+    sets = RankSets(launches=2, size=2, on_gpu=False, rank_timeout_s=PATIENCE_S, say=lambda text: None)
+    began = time.monotonic()
+    calls = [partial(run, world=TWO, function=function) for function in (*order, "total", "total")]
+    with pytest.raises(RankFailure, match="the gradients are gone"):
+        share_out(sets.of(INTERCONNECTS["native"]), calls)
+    assert time.monotonic() - began < PATIENCE_S / 2  # nobody waited for the one that sleeps
+    assert not any(ranks.alive for ranks in sets.start_ahead(INTERCONNECTS["native"]))
+    assert share_out(sets.of(INTERCONNECTS["native"]), [partial(run, world=TWO, function="total")]) == [[3.0, 3.0]]
     sets.close()
 
 
