@@ -12,22 +12,30 @@ from fixtures.judge.common_shift import (
     Shift,
     common_shift,
     excusable,
+    explained_by_host_percent,
     share_of_tests_percent,
     software_differences,
+    telling,
+    within,
 )
 from fixtures.judge.verdict import Verdict, judge
+from fixtures.ranks.canaries import LAUNCHES
 
 
-def run(slower_percent: list[float], records: int = 1) -> list[Compared]:
-    """Tests of 100 ms, each slower by this than all of its records."""
+def run(slower_percent: list[float], records: int = 1, host_limited: int = 0) -> list[Compared]:
+    """Tests of 100 ms, each slower by this than all of its records; the host limits so many of them."""
     return [
-        Compared(launch_medians_s=(0.1 * (1 + p / 100),), records={f"{r:04}": [0.1] for r in range(records)})
-        for p in slower_percent
+        Compared(
+            launch_medians_s=(0.1 * (1 + p / 100),),
+            records={f"{r:04}": [0.1] for r in range(records)},
+            host_limited=index < host_limited,
+        )
+        for index, p in enumerate(slower_percent)
     ]
 
 
-def canary(slower_percent: float) -> dict[str, Verdict]:
-    return {"matrix_product": judge([1 + slower_percent / 100] * 6, [[1.0] * 6])}
+def canary(slower_percent: float, name: str = "matrix_product") -> dict[str, Verdict]:
+    return {name: judge([1 + slower_percent / 100] * 6, [[1.0] * 6])}
 
 
 def shift_of(compared: list[Compared], canaries: dict[str, Verdict], software: tuple[str, ...] = ()) -> Shift:
@@ -101,6 +109,31 @@ def test_slower_canaries_excuse_nothing_beside_new_software() -> None:
     shift = shift_of(run([10.0] * 5), canary(12), ("nccl 2.27 -> 2.28",))
     assert shift.fails
     assert shift.reason.endswith("that excuses nothing, as the software is another: nccl 2.27 -> 2.28")
+
+
+def test_a_slower_host_explains_the_shift_where_it_limits_most_tests() -> None:
+    slower = canary(12, LAUNCHES)
+    limited = shift_of(run([10.0] * 5, host_limited=3), slower)
+    assert not limited.fails
+    assert limited.explained_percent == pytest.approx(10)
+    others = shift_of(run([10.0] * 5, host_limited=2), slower)
+    assert (others.fails, others.explained_percent) == (True, 0)
+    assert LAUNCHES not in others.reason
+
+
+def test_a_slower_host_explains_a_test_that_it_limits_and_no_other() -> None:
+    """As seen between two hosts of the same GPUs: what launches many small kernels took 1.35 times as long."""
+    slower = judge([0.1512] * 3, [[0.1123] * 3], tests=40)
+    assert slower.change_percent is not None
+    assert slower.threshold_percent is not None
+    canaries = canary(30, LAUNCHES) | canary(0)
+    for limited in (True, False):
+        explained = explained_by_host_percent(slower.change_percent, canaries, (), host_limited=limited)
+        assert explained == pytest.approx(30 if limited else 0)
+        assert within(slower.change_percent, explained, slower.threshold_percent) == limited
+        assert excusable(slower, telling(canaries, host_limited=limited), ()) == limited
+    assert explained_by_host_percent(slower.change_percent, canaries, ("torch 1 -> 2",), host_limited=True) == 0
+    assert explained_by_host_percent(5, canaries, (), host_limited=True) == 5
 
 
 def test_without_canaries_in_the_records_it_fails_and_says_so() -> None:
