@@ -8,7 +8,7 @@ from fixtures.judge.canaries import Canaries, Looks, canary_changes, of_one_laun
 from fixtures.judge.records import BadRecord
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World, parse_world
-from fixtures.ranks.canaries import REPETITIONS
+from fixtures.ranks.canaries import LAUNCHES, REPETITIONS
 from fixtures.ranks.rank_set import RankSet
 from fixtures.ranks.rank_sets import RankSets
 
@@ -88,6 +88,21 @@ def test_a_look_costs_no_start_of_ranks_that_are_gone(two_ranks: RankSets) -> No
 
 def test_a_repetition_lasts_as_long_as_on_its_slowest_rank() -> None:
     assert of_one_launch([{"copy": [1.0, 5.0, 1.0]}, {"copy": [2.0, 1.0, 3.0]}]) == {"copy": 3.0}
+
+
+def test_the_host_is_as_fast_as_its_ranks_on_average() -> None:
+    assert of_one_launch([{LAUNCHES: [1.0, 5.0, 1.0]}, {LAUNCHES: [2.0, 2.0, 4.0]}]) == {LAUNCHES: 2.5}
+
+
+def test_a_host_a_third_slower_is_found_beside_other_canaries_and_processes_a_fifth_apart() -> None:
+    apart = [1.0, 1.2, 1.1]
+    others = {f"canary_{number}": [1.0] * 3 for number in range(10)}
+    now = Looks(world="2cpu", before_s=others | {LAUNCHES: [1.35 * t for t in apart]}, after_s=others)
+    history = [{"2cpu": {name: times * 2 for name, times in (others | {LAUNCHES: apart}).items()}}]
+    now.after_s[LAUNCHES] = now.before_s[LAUNCHES]
+    assert canary_changes(now, history, min_slowdown_percent=1)[LAUNCHES].word == "slower"
+    now.before_s["canary_0"] = [1.35 * t for t in apart]  # has to share its false alarms
+    assert canary_changes(now, history, min_slowdown_percent=1)["canary_0"].word == "ok"
 
 
 def test_what_is_recorded_is_read_back_without_the_looks_between(looks: Looks) -> None:
