@@ -1,6 +1,7 @@
 """The common shift: its numbers by hand, what the machine explains of it, and what it says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,30 +13,23 @@ from fixtures.judge.common_shift import (
     Shift,
     common_shift,
     excusable,
-    explained_by_host_percent,
     share_of_tests_percent,
     software_differences,
-    telling,
-    within,
 )
 from fixtures.judge.verdict import Verdict, judge
-from fixtures.ranks.canaries import LAUNCHES
+from fixtures.matrix.canaries import HOST
 
 
-def run(slower_percent: list[float], records: int = 1, host_limited: int = 0) -> list[Compared]:
-    """Tests of 100 ms, each slower by this than all of its records; the host limits so many of them."""
+def run(slower_percent: list[float], records: int = 1) -> list[Compared]:
+    """Tests of 100 ms, each slower by this than all of its records."""
     return [
-        Compared(
-            launch_medians_s=(0.1 * (1 + p / 100),),
-            records={f"{r:04}": [0.1] for r in range(records)},
-            host_limited=index < host_limited,
-        )
-        for index, p in enumerate(slower_percent)
+        Compared(launch_medians_s=(0.1 * (1 + p / 100),), records={f"{r:04}": [0.1] for r in range(records)})
+        for p in slower_percent
     ]
 
 
-def canary(slower_percent: float, name: str = "matrix_product") -> dict[str, Verdict]:
-    return {name: judge([1 + slower_percent / 100] * 6, [[1.0] * 6])}
+def canary(slower_percent: float) -> dict[str, Verdict]:
+    return {"matrix_product": judge([1 + slower_percent / 100] * 6, [[1.0] * 6])}
 
 
 def shift_of(compared: list[Compared], canaries: dict[str, Verdict], software: tuple[str, ...] = ()) -> Shift:
@@ -111,29 +105,14 @@ def test_slower_canaries_excuse_nothing_beside_new_software() -> None:
     assert shift.reason.endswith("that excuses nothing, as the software is another: nccl 2.27 -> 2.28")
 
 
-def test_a_slower_host_explains_the_shift_where_it_limits_most_tests() -> None:
-    slower = canary(12, LAUNCHES)
-    limited = shift_of(run([10.0] * 5, host_limited=3), slower)
-    assert not limited.fails
-    assert limited.explained_percent == pytest.approx(10)
-    others = shift_of(run([10.0] * 5, host_limited=2), slower)
-    assert (others.fails, others.explained_percent) == (True, 0)
-    assert LAUNCHES not in others.reason
-
-
-def test_a_slower_host_explains_a_test_that_it_limits_and_no_other() -> None:
-    """As seen between two hosts of the same GPUs: what launches many small kernels took 1.35 times as long."""
-    slower = judge([0.1512] * 3, [[0.1123] * 3], tests=40)
-    assert slower.change_percent is not None
-    assert slower.threshold_percent is not None
-    canaries = canary(30, LAUNCHES) | canary(0)
-    for limited in (True, False):
-        explained = explained_by_host_percent(slower.change_percent, canaries, (), host_limited=limited)
-        assert explained == pytest.approx(30 if limited else 0)
-        assert within(slower.change_percent, explained, slower.threshold_percent) == limited
-        assert excusable(slower, telling(canaries, host_limited=limited), ()) == limited
-    assert explained_by_host_percent(slower.change_percent, canaries, ("torch 1 -> 2",), host_limited=True) == 0
-    assert explained_by_host_percent(5, canaries, (), host_limited=True) == 5
+@pytest.mark.parametrize(("limited", "explained"), [(3, 10), (2, 0)])
+def test_a_slower_host_explains_the_shift_where_it_limits_most_tests(limited: int, explained: float) -> None:
+    host = judge([1.12] * 6, [[1.0] * 6])
+    tests = [replace(one, host=host if index < limited else None) for index, one in enumerate(run([10.0] * 5))]
+    shift = shift_of(tests, canary(0))
+    assert shift.explained_percent == pytest.approx(explained)
+    assert shift.fails == (explained == 0)
+    assert (HOST in shift.reason) == (explained > 0)
 
 
 def test_without_canaries_in_the_records_it_fails_and_says_so() -> None:

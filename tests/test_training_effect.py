@@ -1,8 +1,12 @@
 """What a lossy hook does to a loss, from the curves alone."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from fixtures.judge.training import EVERY, effect
+from fixtures.judge.equivalence import comes_before_measuring
+from fixtures.judge.training import EVERY, SEEDS, effect, pairs_of
 
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 
@@ -29,3 +33,27 @@ def test_the_curves_are_means_over_the_seeds() -> None:
 def test_a_reference_that_learns_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="learnt nothing"):
         effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
+
+
+@pytest.mark.parametrize(("gpus", "pairs"), [(0, []), (1, []), (3, ["01"]), (4, ["01", "23"]), (5, ["01", "23"])])
+def test_seeds_are_trained_on_pairs_of_gpus(gpus: int, pairs: list[str]) -> None:
+    assert pairs_of([str(gpu) for gpu in range(gpus)]) == [tuple(pair) for pair in pairs]
+    assert len(pairs_of([str(gpu) for gpu in range(64)])) == len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("order", "ahead"),
+    [
+        (["promise", "promise", "training"], True),
+        (["measure", "training", "promise"], False),
+        (["measure", "promise", "measure", "training"], False),
+        (["measure", "promise", "", "training", "bandwidth"], True),
+        (["promise"], False),
+    ],
+)
+def test_ranks_to_train_start_ahead_unless_they_would_end_before_they_are_needed(order: list[str], ahead: bool) -> None:
+    # Any: no items of a real collection.
+    items: list[Any] = [
+        SimpleNamespace(fixturenames=[name, "gradient_ranks"] if name == "promise" else [name]) for name in order
+    ]
+    assert comes_before_measuring(items, "gradient_ranks", "training") == ahead

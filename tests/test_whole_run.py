@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from fixtures.matrix.canaries import HOST
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.limited_by_host import LAUNCHES_S
 from tests.workloads_for_tests import STEP_MS
 
 SUITE = ("perf/test_throughput.py", "-k=ddp or static or bucket_view", "--workload=tests.workloads_for_tests:steady")
@@ -115,3 +117,27 @@ def test_new_software_makes_slower_canaries_no_excuse(recorded: Path, tmp_path: 
     assert outcome.exit_code == 1, outcome.output
     assert words(now) == {"slower"}
     assert "that excuses nothing, as the software is another: torch 1.0 -> " in outcome.output
+
+
+@pytest.mark.parametrize(("lead_ms", "word"), [(0.1, "excused"), (100, "slower"), (None, "slower")])
+def test_a_slower_host_excuses_the_test_that_it_limits_and_limited_before(
+    recorded: Path, tmp_path: Path, lead_ms: float | None, word: str
+) -> None:
+    storage = tmp_path / "baselines"
+    shutil.copytree(recorded, storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    record["canaries"]["native"]["canaries"][HOST] = {"before_s": [LAUNCHES_S / 2], "after_s": [LAUNCHES_S / 2]}
+    (one,) = (benchmark["extra_info"] for benchmark in record["benchmarks"] if benchmark["fullname"] == ONE)
+    one["launch_medians_s"] = [t / 1.5 for t in one["launch_medians_s"]]
+    one["host_lead_ms"] = lead_ms
+    file.write_text(json.dumps(record))
+    arguments = ("-p", "tests.limited_by_host", f"--benchmark-json={tmp_path / 'now.json'}", "-k=bucket_view")
+    outcome = perf(storage, *arguments)
+    now = json.loads((tmp_path / "now.json").read_text())
+    found = {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in now["benchmarks"]}
+    verdict = found.pop(ONE)
+    assert verdict["word"] == word, outcome.output
+    assert (f"{HOST} +100.0 %; the machine explains 5" in verdict["reason"]) == (word == "excused")
+    assert {verdict["word"] for verdict in found.values()} == {"ok"}
+    assert outcome.exit_code == (word == "slower")
