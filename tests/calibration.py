@@ -4,7 +4,8 @@ python -m tests.calibration          false alarms, then the smallest slowdown fo
                                      then --against (tests/calibration_pairs.py)
 
 Log step time = night of the machine (all tests alike) + night of the test + launch + step, all normal; 2 % of the steps
-take half as long again. Canaries are slower with the machine's night, and have a launch noise of their own.
+take half as long again. Canaries are slower with the machine's night, and have a launch noise of their own. So is the
+host's, with the nights of the host, which slow the tests that it limits.
 """
 
 import math
@@ -24,6 +25,8 @@ Found = NDArray[np.bool_]
 
 TESTS, LAUNCHES, STEPS, CANARIES, LOOKS = 100, 3, 20, 5, 2
 LOUDER = 20
+# Of the host's canary, the mean over the ranks, and of the tests that the host limits: noise of a launch.
+HOST_LAUNCH, LIMITED_LAUNCH = 0.08, 0.03
 _SMALLEST = math.log(1.01)
 
 
@@ -34,7 +37,8 @@ class Noise:
     apart: of the logarithm of how much noisier one test's night is than another's. bimodal: share of launches that are
     3 % slower. canaries: whether the machine's nights and changes are such that canaries feel them. midway:
     how much slower the machine becomes after a quarter of the tests of the run. loud: share of the tests, the last
-    ones, whose nights and launches are LOUDER times as noisy.
+    ones, whose nights and launches are LOUDER times as noisy. host: of the host's nights; limited: share of the tests,
+    the last ones, that it limits.
     """
 
     machine: float = 0.0
@@ -46,6 +50,8 @@ class Noise:
     canaries: bool = True
     midway: float = 0.0
     loud: float = 0.0
+    host: float = 0.0
+    limited: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,12 +59,15 @@ class Nights:
     """Of several runs and their records, the run itself last.
 
     medians: of launches, shape (runs, tests, records + 1, launches). steps: of the last record and the run, shape
-    (runs, tests, 2, launches, steps). canaries: shape (runs, canaries, records + 1, looks, launches).
+    (runs, tests, 2, launches, steps). canaries: shape (runs, canaries, records + 1, looks, launches). host: of its own
+    canary, shape (runs, 1, records + 1, looks, launches). limited: whether the host limits a test, shape (tests,).
     """
 
     medians: Logs
     steps: Logs
     canaries: Logs
+    host: Logs
+    limited: Found
 
 
 def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TESTS) -> Nights:
@@ -75,10 +84,16 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, LOOKS, LAUNCHES))
     level[:, tests // 4 :, -1] += noise.midway
     canaries[:, :, -1, 1:] += noise.midway * noise.canaries
+    limited = np.arange(tests) >= tests * (1 - noise.limited)
+    host = noise.host * rng.standard_normal((runs, 1, records + 1, 1))
+    level = level + limited[:, None, None] * (host + LIMITED_LAUNCH * rng.standard_normal(shape))
+    of_host = HOST_LAUNCH * rng.standard_normal((runs, 1, records + 1, LOOKS, LAUNCHES))
     return Nights(
         medians=level + np.median(step, axis=-1),
         steps=level[:, :, -2:, :, None] + step[:, :, -2:],
         canaries=canaries + machine[..., None] * noise.canaries,
+        host=of_host + host[..., None],
+        limited=limited,
     )
 
 
@@ -150,11 +165,13 @@ def shift(medians: Logs, *, alpha: float) -> tuple[Logs, Logs]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Red:
-    """Shape (runs, tests): single; shape (runs,): common, and explained, of the logarithm."""
+    """Shape (runs, tests): single; shape (runs,): common, and what is explained by canaries and of tests that the host
+    limits by the host, of the logarithm."""
 
     single: Found
     common: Found
     explained: Logs
+    by_host: Logs
 
     @property
     def runs(self) -> Found:
@@ -163,13 +180,19 @@ class Red:
 
 
 def whole_rule(seen: Nights) -> Red:
-    """All that makes a run red, as it is: prior of like tests, common shift, canaries."""
+    """All that makes a run red, as it is: prior of like tests, common shift, canaries, the host for tests that it
+    limits. For half of the tests at most: of more the host explains the common shift too."""
     medians, alpha = seen.medians, 0.01
     changes, limits = rule(medians, alpha=alpha * (1 - SHARE), tests=medians.shape[1], prior=prior_of(medians))
     common, common_limit = shift(medians, alpha=alpha * SHARE)
     explained = np.where(common > common_limit, np.minimum(common, loudest(seen.canaries)), 0)
+    by_host = slowest_host(seen.host)
+    of_test = np.maximum(explained[:, None], np.where(seen.limited, np.minimum(changes, by_host[:, None]), 0))
     return Red(
-        single=changes - explained[:, None] > limits, common=common - explained > common_limit, explained=explained
+        single=changes - of_test > limits,
+        common=common - explained > common_limit,
+        explained=explained,
+        by_host=by_host,
     )
 
 
@@ -184,9 +207,25 @@ def loudest(canaries: Logs) -> Logs:
     return found
 
 
+def slowest_host(host: Logs) -> Logs:
+    """The change of the host where it is slower in every look, in the one where it changed least, shape (runs,)."""
+    runs, _, records, looks, launches = host.shape
+    history = host[:, :, :-1].reshape(runs, 1, records - 1, looks * launches)
+    changes, limits = (
+        np.stack(found)
+        for found in zip(
+            *(rule_on(host[:, :, -1, look], history, alpha=0.05, tests=1) for look in range(looks)), strict=True
+        )
+    )
+    least = changes.argmin(axis=0)[None]
+    change, limit = (np.take_along_axis(found, least, axis=0)[0, :, 0] for found in (changes, limits))
+    slower: Logs = np.where(change > limit, change, 0)
+    return slower
+
+
 def without_canaries(seen: Nights) -> Found:
     """Prior of like tests and common shift, with flat canaries."""
-    return whole_rule(replace(seen, canaries=np.zeros_like(seen.canaries))).runs
+    return whole_rule(replace(seen, canaries=np.zeros_like(seen.canaries), host=np.zeros_like(seen.host))).runs
 
 
 def first_rule(seen: Nights) -> Found:
@@ -252,6 +291,7 @@ def _share_found(rule: Callable[[Nights], Found], flat: Nights, slower: float, c
     return float((found if found.ndim == 1 else found.any(axis=1) if common else found[:, 0]).mean())
 
 
+_QUIET = Noise(night=0.003, launch=0.001, step=0.003, limited=0.25)
 NOISES = {
     "1 % a night": Noise(),
     "1 % a night, a tenth of the launches 3 % slower": Noise(bimodal=0.1),
@@ -262,6 +302,8 @@ NOISES = {
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 3 %, canaries do not": Noise(night=0.005, machine=0.03, canaries=False),
     "1 % a night, the machine 30 % slower in the run, canaries feel it": Noise(midway=math.log(1.3)),
+    "0.3 % a night, 0.1 % a launch, a quarter of the tests with the host's nights of 15 %": replace(_QUIET, host=0.15),
+    "0.3 % a night, 0.1 % a launch, a quarter of the tests with the host's nights of 30 %": replace(_QUIET, host=0.3),
 }
 RECORDS = (1, 3, 10)
 

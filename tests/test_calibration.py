@@ -10,7 +10,9 @@ from scipy import stats
 
 from fixtures.judge.canaries import Looks, canary_changes
 from fixtures.judge.common_shift import Compared, common_shift, share_of_tests_percent
+from fixtures.judge.host import explained_percent, host_change
 from fixtures.judge.verdict import PRIOR_SPREAD, judge, noises_of, prior_spread_for
+from fixtures.matrix.canaries import HOST
 from tests.calibration import (
     LOOKS,
     Noise,
@@ -29,13 +31,16 @@ LOUD = Noise(night=0.003, launch=0.003, loud=0.25)
 
 @pytest.mark.parametrize("records", [1, 3, 10])
 def test_the_simulated_rule_is_the_real_one(records: int) -> None:
-    seen = nights(Noise(night=0.02, machine=0.03), runs=8, records=records, seed=1, tests=20)
+    noise = Noise(night=0.02, machine=0.03, host=0.3, limited=0.25)
+    seen = nights(noise, runs=8, records=records, seed=1, tests=20)
     seen.medians[:, :5, -1] += np.linspace(0.1, 0.6, 5)[:, None]  # so that every answer occurs
     seen.medians[::2, :, -1] += 0.2
     seen.canaries[::4, :, -1] += 0.15
     seen.canaries[2::8, :, -1, 1] += 0.15
+    seen.host[::3, :, -1] += 1
+    seen.host[1::3, :, -1, 1] += 1
     red = whole_rule(seen)
-    words = []
+    words, hosts = [], []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
         priors = [prior_spread_for([list(run) for run in test], noises_of(histories)) for test in tests]
@@ -46,10 +51,22 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
             [{"8gpu": {str(c): list(one[record].flat) for c, one in enumerate(canaries)}} for record in range(records)],
             min_slowdown_percent=1,
         )
+        (times,) = np.exp(seen.host[number])
+        host = host_change(
+            Looks(world="8gpu", before_s={HOST: list(times[-1, 0])}, after_s={HOST: list(times[-1, 1])}),
+            [{"8gpu": {HOST: list(record.flat)}} for record in times[:-1]],
+            min_slowdown_percent=1,
+        )
+        assert host is not None
+        hosts.append(host.word)
         common = common_shift(
             [
-                Compared(launch_medians_s=tuple(test[-1]), records={str(r): run for r, run in enumerate(test[:-1])})
-                for test in tests
+                Compared(
+                    launch_medians_s=tuple(test[-1]),
+                    records={str(r): run for r, run in enumerate(test[:-1])},
+                    host=host if limited else None,
+                )
+                for test, limited in zip(tests, seen.limited, strict=True)
             ],
             verdicts,
         )
@@ -57,7 +74,7 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
         assert common.fails == red.common[number]
         assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
         words.append(common.word)
-        for test, prior, found in zip(tests, priors, red.single[number], strict=True):
+        for test, prior, limited, found in zip(tests, priors, seen.limited, red.single[number], strict=True):
             verdict = judge(
                 list(test[-1]),
                 [list(run) for run in test[:-1]],
@@ -67,10 +84,21 @@ def test_the_simulated_rule_is_the_real_one(records: int) -> None:
             )
             assert verdict.change_percent is not None
             assert verdict.threshold_percent is not None
-            left = math.log1p(verdict.change_percent / 100) - math.log1p(common.explained_percent / 100)
+            by_host = explained_percent(verdict.change_percent, host if limited else None)
+            left = math.log1p(verdict.change_percent / 100) - math.log1p(max(by_host, common.explained_percent) / 100)
             assert (left > math.log1p(verdict.threshold_percent / 100)) == found
     assert {"ok", "slower"} <= set(words)
+    assert {"ok", "slower"} <= set(hosts)
     assert 0 < fmean(red.single.flat) < 1
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_host_of_other_nights_makes_few_runs_red_and_many_where_it_has_no_canary(records: int) -> None:
+    noise = Noise(night=0.003, launch=0.001, step=0.003, host=0.15, limited=0.25)
+    red, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=records, batches=5, runs=100)
+    unfelt, _ = red_runs(without_canaries, noise, records=records, batches=5, runs=100)
+    assert red / of < 0.025
+    assert unfelt > 4 * red
 
 
 @pytest.mark.parametrize("noise", [Noise(), NOISY, Noise(bimodal=0.1)], ids=["quiet", "noisy", "bimodal"])
