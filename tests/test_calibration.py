@@ -14,6 +14,7 @@ from fixtures.judge.host import explained_percent, host_change
 from fixtures.judge.verdict import PRIOR_SPREAD, judge, noises_of, prior_spread_for
 from fixtures.matrix.canaries import HOST
 from tests.calibration import (
+    ALL,
     LOOKS,
     Noise,
     first_rule,
@@ -144,7 +145,7 @@ def test_canaries_excuse_a_machine_that_changed_during_the_run() -> None:
 
 
 def test_a_slowdown_of_all_is_found_where_one_of_a_test_is_not() -> None:
-    of_all = smallest_found(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=60, common=True)
+    of_all = smallest_found(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=60, which=ALL)
     of_one = smallest_found(lambda seen: whole_rule(seen).single, Noise(), records=3, runs=60)
     assert of_all is not None
     assert of_one is not None
