@@ -167,13 +167,11 @@ def shift(medians: Logs, *, alpha: float) -> tuple[Logs, Logs]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Red:
-    """Shape (runs, tests): single; shape (runs,): common, and what is explained by canaries and of tests that the host
-    limits by the host, of the logarithm."""
+    """Shape (runs, tests): single; shape (runs,): common, and explained, of the logarithm."""
 
     single: Found
     common: Found
     explained: Logs
-    by_host: Logs
 
     @property
     def runs(self) -> Found:
@@ -188,14 +186,9 @@ def whole_rule(seen: Nights) -> Red:
     changes, limits = rule(medians, alpha=alpha * (1 - SHARE), tests=medians.shape[1], prior=prior_of(medians))
     common, common_limit = shift(medians, alpha=alpha * SHARE)
     explained = np.where(common > common_limit, np.minimum(common, loudest(seen.canaries)), 0)
-    by_host = slowest_host(seen.host)
-    of_test = np.maximum(explained[:, None], np.where(seen.limited, np.minimum(changes, by_host[:, None]), 0))
-    return Red(
-        single=changes - of_test > limits,
-        common=common - explained > common_limit,
-        explained=explained,
-        by_host=by_host,
-    )
+    by_host = np.minimum(changes, slower_host(seen.host)[:, None])
+    of_test = np.maximum(explained[:, None], np.where(seen.limited, by_host, 0))
+    return Red(single=changes - of_test > limits, common=common - explained > common_limit, explained=explained)
 
 
 def loudest(canaries: Logs) -> Logs:
@@ -209,19 +202,14 @@ def loudest(canaries: Logs) -> Logs:
     return found
 
 
-def slowest_host(host: Logs) -> Logs:
+def slower_host(host: Logs) -> Logs:
     """The change of the host where it is slower in every look, in the one where it changed least, shape (runs,)."""
     runs, _, records, looks, launches = host.shape
     history = host[:, :, :-1].reshape(runs, 1, records - 1, looks * launches)
-    changes, limits = (
-        np.stack(found)
-        for found in zip(
-            *(rule_on(host[:, :, -1, look], history, alpha=0.05, tests=1) for look in range(looks)), strict=True
-        )
-    )
-    least = changes.argmin(axis=0)[None]
-    change, limit = (np.take_along_axis(found, least, axis=0)[0, :, 0] for found in (changes, limits))
-    slower: Logs = np.where(change > limit, change, 0)
+    looked = [rule_on(host[:, :, -1, look], history, alpha=0.05, tests=1) for look in range(looks)]
+    changes, limits = (np.stack(found)[:, :, 0] for found in zip(*looked, strict=True))
+    least = changes.argmin(axis=0), np.arange(runs)
+    slower: Logs = np.where(changes[least] > limits[least], changes[least], 0)
     return slower
 
 
