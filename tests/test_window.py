@@ -17,7 +17,7 @@ from fixtures.judge.measurement import Launch
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from fixtures.ranks.rank_sets import RankSets
-from fixtures.ranks.window import BLOCK, blocks, by_round, enough, steps_below
+from fixtures.ranks.window import BLOCK, STEP_S, blocks, by_round, enough, fitting, steps_below
 from tests.command_line import pytest_perf
 from tests.test_comparison_and_table import SETTINGS
 
@@ -68,6 +68,28 @@ def test_blocks_fill_the_window(most: int) -> None:
     assert 0 < sizes[-1] <= BLOCK
 
 
+@given(most=st.integers(1, 200), step_s=st.floats(1e-4, 100), round_steps=st.integers(1, 8))
+def test_long_steps_leave_room_for_fewer_of_them(most: int, step_s: float, round_steps: int) -> None:
+    fit = fitting(most, step_s, round_steps)
+    assert fit == most or (fit % round_steps == 0 and fit >= BLOCK * round_steps)
+    assert fit * step_s <= most * STEP_S * (1 + 1e-9) or fit == min(most, BLOCK * round_steps)
+    assert fit == most or fit >= fitting(most, 2 * step_s, round_steps)
+    assert fitting(most, STEP_S, round_steps) == most
+
+
+@pytest.mark.parametrize(
+    ("most", "step_s", "round_steps", "fit"),
+    [
+        *((20, 0.09, 1, 20), (20, 0.1, 1, 16), (20, 0.112, 1, 16), (20, 0.113, 1, 8), (20, 5, 1, 8), (40, 0.16, 1, 16)),
+        *((6, 5, 1, 6), (24, 5, 8, 24), (40, 5, 2, 16), (42, 0.1, 3, 36)),
+    ],
+)
+def test_a_window_is_as_long_as_its_steps_of_90_ms_or_a_block(
+    most: int, step_s: float, round_steps: int, fit: int
+) -> None:
+    assert fitting(most, step_s, round_steps) == fit
+
+
 # Live
 
 # A factor of 7.4 between two steps: far above the noise of any machine, far below what `restless` does.
@@ -109,10 +131,17 @@ def test_ranks_that_wait_for_nobody_agree_on_what_the_slowest_does(two_ranks: Ra
     assert not enough(Launch.of(answers, Counter()).step_s[:BLOCK], LOOSE)
 
 
+def test_long_steps_are_fewer_on_ranks_that_wait_for_nobody(two_ranks: RankSets) -> None:
+    """Steps that are never known well enough, 140 ms on rank 0 alone: one block of the 2.5 that are asked for."""
+    assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=1e-9)) == [BLOCK, BLOCK]
+    assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=1e-9, steps=30)) == [2 * BLOCK] * 2
+    assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=0, steps=BLOCK + 1)) == [BLOCK + 1] * 2
+
+
 def test_the_first_step_after_a_look_is_trained_and_not_measured(two_ranks: RankSets) -> None:
     """Every second step of rank 0 is long: of 4 + 8 + 1 + 8 + 1 + 4 steps, the 13th and the 22nd are left out."""
     step_s = Launch.of(trained(two_ranks, "restless", "no_comm"), Counter()).step_s
-    long = [step > 0.05 for step in step_s]
+    long = [step > 0.03 for step in step_s]
     assert len(set(long[:8:2])) == len(set(long[1:8:2])) == 1
     assert long[7] == long[8]
     assert long[15] == long[16]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fixtures.judge.verdict import PRIOR_DEGREES
-from fixtures.ranks.window import blocks, steps_below
+from fixtures.ranks.window import blocks, fitting, steps_below
 from tests.calibration import rule
 
 Logs = NDArray[np.float64]
@@ -36,6 +36,7 @@ class Noise:
     spread, launch, run: standard deviations of steps, launches and runs. skewed: steps are exponential, not normal.
     correlation: of a step with the one before. outliers: share of steps that take half as long again. slow_share: of
     steps that are 1 % slower. start: by how much the first step is slower, a third of it gone at each further one.
+    step_s: how long a step takes in the warm-up, in seconds.
     """
 
     spread: float
@@ -46,6 +47,7 @@ class Noise:
     outliers: float = 0.0
     slow_share: float = 0.0
     start: float = 0.0
+    step_s: float = 0.0
 
     def draw(self, rng: np.random.Generator, *shape: int) -> Logs:
         """Shape (*shape, STEPS)."""
@@ -67,21 +69,30 @@ NOISES = {
     "0.2 %, 30 % of the steps 1 % slower": Noise(spread=0.002, slow_share=0.3),
     "0.2 %, the first steps up to 0.5 % slower": Noise(spread=0.002, start=0.005),
     "3 %": Noise(spread=0.03),
+    "1.1 %, long steps": Noise(spread=0.011, step_s=0.16),
+    "3 %, long steps": Noise(spread=0.03, step_s=0.16),
 }
 
-# Steps, shape (..., STEPS): medians and numbers of steps, shape (...).
-Window = Callable[[Logs], tuple[Logs, Counts]]
+# To find a slowdown in: what launches and runs have beside it.
+NOISES_OF_LAUNCHES = {title: replace(noise, launch=0.0015, run=0.002) for title, noise in NOISES.items()} | {
+    "1.1 %, long steps, 0.8 % a launch, 2 % a run": Noise(spread=0.011, launch=0.008, run=0.02, step_s=0.16),
+    "3 %, long steps, as much a launch and a run": Noise(spread=0.03, launch=0.03, run=0.03, step_s=0.16),
+}
+
+# Steps, shape (..., STEPS), and how long one takes in the warm-up: medians and numbers of steps, shape (...).
+Window = Callable[[Logs, float], tuple[Logs, Counts]]
 
 
-def whole(steps: Logs) -> tuple[Logs, Counts]:
+def whole(steps: Logs, step_s: float) -> tuple[Logs, Counts]:
     """All steps."""
     return np.median(steps, axis=-1), np.full(steps.shape[:-1], STEPS)
 
 
-def early(steps: Logs) -> tuple[Logs, Counts]:
-    """``enough`` after each block, for all launches at once."""
-    medians, counts = whole(steps)
-    for number in reversed(np.cumsum(blocks(STEPS))[:-1]):
+def early(steps: Logs, step_s: float) -> tuple[Logs, Counts]:
+    """As many as are ``fitting``, and ``enough`` after each block, for all launches at once."""
+    *looks, most = np.cumsum(blocks(fitting(STEPS, step_s)))
+    medians, counts = np.median(steps[..., :most], axis=-1), np.full(steps.shape[:-1], most)
+    for number in reversed(looks):
         ordered, below = np.sort(steps[..., :number], axis=-1), steps_below(number)
         enough = (ordered[..., -below] - ordered[..., below - 1]) / 2 <= math.log1p(PRECISION_PERCENT / 100)
         medians = np.where(enough, np.median(ordered, axis=-1), medians)
@@ -89,9 +100,9 @@ def early(steps: Logs) -> tuple[Logs, Counts]:
     return medians, counts
 
 
-def peeking(steps: Logs) -> tuple[Logs, Counts]:
+def peeking(steps: Logs, step_s: float) -> tuple[Logs, Counts]:
     """What must not be done: stop once steps look slower than they should, here than their true median 0."""
-    medians, counts = whole(steps)
+    medians, counts = whole(steps, step_s)
     for number in reversed(np.cumsum(blocks(STEPS))[:-1]):
         sofar = np.median(steps[..., :number], axis=-1)
         medians, counts = np.where(sofar > 0, sofar, medians), np.where(sofar > 0, number, counts)
@@ -128,7 +139,8 @@ def history(noise: Noise, run: Window, records: Window, *, tests: int, seed: int
     level = noise.run * rng.standard_normal((tests, RECORDS + 1, 1))
     level = level + noise.launch * rng.standard_normal((tests, RECORDS + 1, LAUNCHES))
     steps = noise.draw(rng, tests, RECORDS + 1, LAUNCHES)
-    medians = level + np.concatenate([records(steps[:, :-1])[0], run(steps[:, -1:])[0]], axis=1)
+    before, now = records(steps[:, :-1], noise.step_s)[0], run(steps[:, -1:], noise.step_s)[0]
+    medians = level + np.concatenate([before, now], axis=1)
     prior = math.sqrt(medians[:, :-1].mean(axis=-1).var(axis=-1, ddof=1).mean())
     changes, thresholds = rule(medians[None], alpha=ALPHA, tests=1, prior=prior, smallest=0)
     return Judged(changes=changes[0], thresholds=thresholds[0])
@@ -137,7 +149,8 @@ def history(noise: Noise, run: Window, records: Window, *, tests: int, seed: int
 def pairs(noise: Noise, window: Window, *, tests: int, seed: int) -> Judged:
     """Tests judged on LAUNCHES pairs of launches, as ``judge_pairs`` does."""
     rng = np.random.default_rng(seed)
-    medians = noise.launch * rng.standard_normal((tests, LAUNCHES, 2)) + window(noise.draw(rng, tests, LAUNCHES, 2))[0]
+    level = noise.launch * rng.standard_normal((tests, LAUNCHES, 2))
+    medians = level + window(noise.draw(rng, tests, LAUNCHES, 2), noise.step_s)[0]
     differences = medians[..., 0] - medians[..., 1]
     variances = differences.var(axis=-1, ddof=1)
     degrees = PRIOR_DEGREES + LAUNCHES - 1
@@ -161,7 +174,7 @@ def _tables(tests: int = 40_000) -> None:
     _row(*["---"] * 5)
     for title, noise in NOISES.items():
         steps = noise.draw(np.random.default_rng(1), tests)
-        (medians, _), (sooner, counts) = whole(steps), early(steps)
+        (medians, _), (sooner, counts) = whole(steps, noise.step_s), early(steps, noise.step_s)
         off = [f"{100 * one.std():.2f}" for one in (medians, sooner)]
         _row(title, f"{counts.mean():.1f}", *off, f"{100 * (sooner - medians).mean():+.3f}")
     print(f"\nUnchanged tests called slower, % (95 % interval), at {100 * ALPHA:.0f} %\n")
@@ -175,8 +188,7 @@ def _tables(tests: int = 40_000) -> None:
     print("\nSmallest slowdown of a test found 95 times in 100, %\n")
     _row("noise", "records", "records, early", "pairs", "pairs, early")
     _row(*["---"] * 5)
-    for title, noise in NOISES.items():
-        noise = replace(noise, launch=0.0015, run=0.002)
+    for title, noise in NOISES_OF_LAUNCHES.items():
         judged = [history(noise, w, w, tests=tests, seed=4) for w in (whole, early)]
         judged += [pairs(noise, w, tests=tests, seed=5) for w in (whole, early)]
         _row(title, *(f"{one.found_percent:.2f}" for one in judged))

@@ -74,6 +74,16 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return loss
 
 
+def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """On rank 0 a step takes 140 ms longer."""
+    from torch import distributed
+
+    if distributed.get_rank() == 0:
+        time.sleep(0.14)
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
 def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(0.1)
     loss: Tensor = model(inputs).square().mean()
@@ -133,11 +143,11 @@ def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _restless_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """On rank 0 every second step takes 100 ms longer."""
+    """On rank 0 every second step takes 60 ms longer."""
     from torch import distributed
 
     if distributed.get_rank() == 0 and next(_steps) % 2:
-        time.sleep(0.1)
+        time.sleep(0.06)
     loss: Tensor = model(inputs).square().mean()
     return loss
 
@@ -161,6 +171,7 @@ experts = replace(steady, name="experts", model=_experts, find_unused_parameters
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
+slow = replace(steady, name="slow", loss=_slow_loss)
 
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.4), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
