@@ -34,6 +34,7 @@ SETTINGS = Settings(
     rank_timeout_s=120,
     min_slowdown_percent=1,
     false_alarms_percent=1,
+    recheck_s=60,
     against=None,
     max_pairs=10,
     require_baseline=False,

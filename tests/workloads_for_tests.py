@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 STEP_MS = "DDP_PERF_TESTS_STEP_MS"
+BURST = "DDP_PERF_TESTS_BURST"
 _FAULTY_STEP = 5
 
 _steps = count()
@@ -72,6 +74,16 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
     loss: Tensor = model(inputs).square().mean()
     return loss
+
+
+def _burst_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Steps take twice as long for 8 s from when the file was made, which the first of them makes."""
+    if file := os.environ.get(BURST):
+        with Path(file).open("a"):
+            pass
+        if time.time() < Path(file).stat().st_mtime + 8:
+            time.sleep(0.02)
+    return _loss(model, inputs)
 
 
 def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -171,6 +183,7 @@ experts = replace(steady, name="experts", model=_experts, find_unused_parameters
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
+burst = replace(steady, name="burst", loss=_burst_loss)
 slow = replace(steady, name="slow", loss=_slow_loss)
 
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.4), loss=_tenth_loss)

@@ -1,0 +1,119 @@
+"""What seems slower is looked at again: how often, when, and that only what stays slower is called so."""
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.judge.looks import LOOKS, judge_launches
+from fixtures.judge.measurement import Launch, Measurement
+from fixtures.judge.patience import PAUSE_S, Patience
+from fixtures.judge.run import Run
+from fixtures.judge.verdict import Verdict
+from tests.command_line import pytest_perf
+from tests.test_comparison_and_table import SETTINGS, launch, measured
+from tests.workloads_for_tests import BURST
+
+STEP_S = 0.1
+LOOK_S = 2.0
+# Launches of one run lie 1 % apart.
+FACTORS = (0.99, 1.0, 1.01)
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """It is ``slow_s`` seconds long slower by ``factor``; a look takes LOOK_S. looks: when each began."""
+
+    slow_s: float
+    factor: float = 1.4
+    now_s: float = 0.0
+    looks: list[float] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def look(self) -> tuple[Launch, ...]:
+        self.looks.append(self.now_s)
+        step_s = STEP_S * (self.factor if self.now_s < self.slow_s else 1)
+        self.now_s += LOOK_S
+        return tuple(launch(step_s * factor) for factor in FACTORS)
+
+    def run(self, recheck_s: float) -> Run:
+        run = Run(settings=replace(SETTINGS, launches=len(FACTORS), recheck_s=recheck_s), tests=40)
+        run.patience = Patience(left_s=recheck_s, sleep=self.sleep, clock=lambda: self.now_s)
+        return run
+
+    def judged(self, run: Run) -> tuple[Measurement, Verdict]:
+        first = measured("ddp", 1, launches=self.look())
+        history = [[STEP_S * factor for factor in FACTORS]]
+        return judge_launches(run, SETTINGS.instance, first, history, self.look, self.said.append)
+
+
+def test_what_is_not_slower_is_looked_at_once() -> None:
+    machine = Machine(slow_s=0)
+    found, verdict = machine.judged(machine.run(60))
+    assert (verdict.word, len(found.launches), machine.looks, machine.said) == ("ok", 3, [0], [])
+
+
+def test_a_slowdown_is_looked_at_four_times_and_stays_one() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(60)
+    found, verdict = machine.judged(run)
+    assert (verdict.word, len(found.launches)) == ("slower", 3 * LOOKS)
+    assert machine.looks == [0, LOOK_S, 2 * LOOK_S + PAUSE_S, 3 * LOOK_S + 2 * PAUSE_S]
+    assert verdict.change_percent == pytest.approx(40)
+    assert run.patience.left_s == 60 - 2 * (PAUSE_S + LOOK_S)
+    assert machine.said == [
+        "seems slower by 40.0 %: launched again in 10 s (--recheck: 60 s left)",
+        "seems slower by 40.0 %: launched again in 10 s (--recheck: 48 s left)",
+    ]
+
+
+@pytest.mark.parametrize(("slow_s", "launches"), [(1, 6), (5, 9), (13, 9), (20, 12)])
+def test_a_burst_is_over_when_it_is_looked_at_again(slow_s: float, launches: int) -> None:
+    machine = Machine(slow_s=slow_s)
+    found, verdict = machine.judged(machine.run(60))
+    assert (verdict.word, len(found.launches)) == ("ok", launches)
+
+
+def test_patience_is_the_run_s_and_with_none_left_there_is_one_look_more_at_once() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(30)
+    assert [len(machine.judged(run)[0].launches) for _ in range(3)] == [12, 6, 6]
+    assert len(machine.judged(machine.run(0))[0].launches) == 6
+    assert len(machine.judged(machine.run(PAUSE_S))[0].launches) == 9
+
+
+def test_a_look_that_fails_takes_its_time_too() -> None:
+    machine = Machine(slow_s=math.inf)
+    patience = machine.run(60).patience
+    with pytest.raises(ZeroDivisionError):
+        patience.later(lambda: 1 // 0, machine.said.append, "x")
+    assert patience.left_s == 60 - PAUSE_S
+
+
+def test_another_name_of_a_cell_that_was_looked_at_again_is_not_launched_for() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(60)
+    found, _ = machine.judged(run)
+    before = list(machine.looks)
+    history = [[STEP_S * factor for factor in FACTORS]]
+    again, verdict = judge_launches(run, SETTINGS.instance, found, history, machine.look, machine.said.append)
+    assert (again, verdict.word, machine.looks) == (found, "slower", before)
+
+
+def test_a_burst_on_live_ranks_is_waited_out(tmp_path: Path) -> None:
+    """Eight seconds, in which a test of two launches is measured twice."""
+    perf = ("perf/test_scaling.py", "-k=2cpu", "--launches=2", "--steps=8", "--warmup=4", "--explain=none")
+    workload = "--workload=tests.workloads_for_tests:burst"
+    saved = pytest_perf(tmp_path, *perf, workload, "--benchmark-save=before")
+    assert saved.exit_code == 0, saved.output
+    waited, unwaited = (
+        pytest_perf(tmp_path, *perf, workload, recheck, variables={BURST: str(tmp_path / recheck)})
+        for recheck in ("--recheck=30", "--recheck=0")
+    )
+    assert (waited.exit_code, unwaited.exit_code) == (0, 1), waited.output + unwaited.output
+    assert "launched again in 10 s (--recheck: 30 s left)" in waited.output
+    assert "launched again" not in unwaited.output
