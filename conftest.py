@@ -7,6 +7,7 @@ pytest_plugins = (
     "fixtures.judge.launching",
     "fixtures.judge.measure",
     "fixtures.judge.bandwidth",
+    "fixtures.judge.untimed",
     "fixtures.judge.equivalence",
     "fixtures.judge.training",
     "fixtures.judge.keeping",

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.judge.equivalence import comes_before_measuring
 from fixtures.judge.training import EVERY, SEEDS, effect, pairs_of
+from fixtures.judge.untimed import comes_before_measuring
 
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 
