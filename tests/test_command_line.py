@@ -131,6 +131,7 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
         ("--launches=0", "--launches must be 1 or more, got 0"),
         ("--steps=0", "--steps must be 1 or more, got 0"),
         ("--recheck=-1", "--recheck must be 0 or more, got -1"),
+        ("--recheck=nan", "--recheck must be 0 or more, got nan"),
         ("--recheck=inf", "--recheck must be 0 or more, got inf"),
         ("--max-pairs=2", "--max-pairs must be 3 or more, got 2: each of the 3 --launches is a pair already"),
         ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),

@@ -77,11 +77,11 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _burst_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Steps take twice as long for 8 s from when the file was made, which the first of them makes."""
+    """Steps take twice as long for 20 s from when the file was made, which the first of them makes."""
     if file := os.environ.get(BURST):
         with Path(file).open("a"):
             pass
-        if time.time() < Path(file).stat().st_mtime + 8:
+        if time.time() < Path(file).stat().st_mtime + 20:
             time.sleep(0.02)
     return _loss(model, inputs)
 
