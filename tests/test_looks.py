@@ -23,7 +23,7 @@ FACTORS = (0.99, 1.0, 1.01)
 
 @dataclass(kw_only=True)
 class Machine:
-    """For ``slow_s`` seconds it is slower by ``factor``, then by ``then``. A look takes LOOK_S; looks: when they began."""
+    """For ``slow_s`` seconds it is slower by ``factor``, then by ``then``. looks: when each began, LOOK_S long."""
 
     slow_s: float
     factor: float = 1.4
