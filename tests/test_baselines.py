@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -225,6 +226,9 @@ def with_info(**info: object) -> dict[str, Any]:
         pytest.param(with_info(interconnect=["shm"]), f"{DDP}: interconnect is a list, not text", id="interconnect"),
         pytest.param(with_info(interconnect={}), f"{DDP}: interconnect is a dict, not text", id="no-interconnect"),
         pytest.param(with_info(phases_ms=[1.0]), f"{DDP}: phases_ms is a list, not an object", id="phases"),
+        pytest.param(with_info(hook=5), f"{DDP}: hook is a int, not text", id="hook"),
+        pytest.param({**RECORD, "benchmarks": RECORD["benchmarks"] * 2}, f"has {DDP} twice", id="twice"),
+        pytest.param({**RECORD, "schema": 0}, "is no record of ddp-perf: it has schema 0", id="schema-0"),
         pytest.param({**RECORD, "environment": []}, "environment is a list, not an object", id="environment"),
         pytest.param(
             {**RECORD, "environment": {"variables": "none"}},
@@ -255,6 +259,22 @@ def test_a_file_beside_the_instances_is_named(tmp_path: Path) -> None:
 def test_a_folder_in_place_of_a_record_is_named(tmp_path: Path) -> None:
     (tmp_path / HERE / "0001_night.json").mkdir(parents=True)
     assert wrong(tmp_path).startswith(f"{tmp_path / HERE / '0001_night.json'}: cannot be read")
+
+
+def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / HERE).mkdir()
+    os.mkfifo(tmp_path / HERE / "0001_night.json")
+    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is a pipe, which keeps nothing"
+
+
+@pytest.mark.parametrize("broken", ["a file", "a link to itself", "a link to nothing"])
+def test_a_folder_that_cannot_be_read_is_no_empty_history(tmp_path: Path, broken: str) -> None:
+    folder = tmp_path / HERE
+    if broken == "a file":
+        folder.touch()
+    else:
+        folder.symlink_to(folder if "itself" in broken else tmp_path / "nothing")
+    assert wrong(tmp_path).startswith(f"{folder}: cannot be read: ")
 
 
 def test_every_bad_file_is_named_at_once(tmp_path: Path) -> None:

@@ -168,6 +168,11 @@ def test_the_first_in_the_order_of_blame_comes_first(kinds: list[Kind]) -> None:
     assert faults[-1].kind == "comm"
 
 
+def test_where_a_rank_was_stands_in_the_first_line_of_a_message_of_several() -> None:
+    told = RankFault(rank=1, kind="exception", step=6, phase="backward", message="raised ValueError: bad\nworse")
+    assert str(told) == "rank 1 raised ValueError: bad at step 6 (backward)\nworse"
+
+
 def test_two_ranks_in_different_collectives_both_show_their_stacks() -> None:
     assert "stack of 1" in str(RankFailure([fault(0, "hang"), fault(1, "hang")], "ddp"))
     assert "stack of 1" not in str(RankFailure([fault(0, "died"), fault(1, "comm")], "ddp"))

@@ -28,6 +28,13 @@ workload = Workload(
 )
 """
 
+WARNING = """
+import warnings
+
+warnings.warn("the old name", DeprecationWarning)
+warnings.warn("the old way")
+"""
+
 # pytest, with what is imported by then taken for Linux's.
 ON_A_MAC = """
 import pytest, sys
@@ -50,6 +57,8 @@ def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (package / "training.py").write_text(MY_PROJECT)
     (package / "broken.py").write_text("{}['learning_rate']\n")
     (package / "script.py").write_text("raise SystemExit(0)\n")
+    (package / "skipped.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)\n")
+    (package / "warning.py").write_text(WARNING + MY_PROJECT)
     return {"PYTHONPATH": str(folder)}
 
 
@@ -116,6 +125,14 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
     assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
 
 
+def test_a_workload_may_warn_while_it_is_imported(no_storage: Path, my_project: dict[str, str]) -> None:
+    asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.warning:workload")
+    outcome = pytest_perf(no_storage, *asked, variables=my_project)
+    assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[mine-1cpu-single]"]
+    assert "UserWarning: the old way" in outcome.errors
+    assert "the old name" not in outcome.errors
+
+
 # Wrong input
 
 
@@ -126,6 +143,7 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
         ("--workload=my_project.nothing:workload", "No module named 'my_project.nothing'"),
         ("--workload=my_project.broken:workload", "importing it raised KeyError: 'learning_rate'"),
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
+        ("--workload=my_project.skipped:workload", "importing it raised Skipped: no GPU here"),
         ("--workload=my_project.training:workload2", "module 'my_project.training' has no 'workload2'"),
         (f"--workload={OURS}:no_workload", "is a str, not a Workload"),
         ("--launches=0", "--launches must be 1 or more, got 0"),
@@ -141,6 +159,7 @@ def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
             "--require-baseline --benchmark-disable",
             "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
         ),
+        ("--benchmark-group-by=config", "--benchmark-group-by config: there are group, name, func, "),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),

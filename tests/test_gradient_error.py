@@ -9,12 +9,15 @@ from fixtures.matrix.configs import find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World, parse_world
+from fixtures.ranks.failure import RankFailure
 from fixtures.ranks.rank_sets import RankSets
 
 
-def launched(two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny") -> Launch:
+def launched(
+    two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny", warmup: int = 4
+) -> Launch:
     (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {"workload": workload, "config": config, "world": world, "steps": 1, "warmup": 4, "compare": True}
+    arguments = {"workload": workload, "config": config, "world": world, "steps": 1, "warmup": warmup, "compare": True}
     where: World = parse_world(world)
     answers = launch.run(where, "fixtures.ranks.training:train", arguments, doing=config)
     return Launch.of(answers, Counter())
@@ -84,3 +87,19 @@ def test_passes_that_differ_by_themselves_are_no_loss(two_ranks: RankSets) -> No
 def test_without_ddp_there_is_nothing_to_compare(two_ranks: RankSets) -> None:
     launch = launched(two_ranks, "single", "1cpu")
     assert (launch.gradient_error, launch.gradient_lossless) == (None, None)
+
+
+@pytest.mark.parametrize("config", ["powersgd_rank1", "powersgd_rank1_same_shape", "bf16_powersgd_rank1"])
+@pytest.mark.parametrize("warmup", [4, 6])
+def test_powersgd_compresses_a_model_of_several_dtypes_in_every_measured_step(
+    two_ranks: RankSets, config: str, warmup: int
+) -> None:
+    """Under static_graph its first step has no last bucket, by which PowerSGD counts."""
+    launch = launched(two_ranks, config, workload="tests.workloads_for_tests:mixed", warmup=warmup)
+    assert launch.gradient_error is not None
+    assert launch.gradient_error > 0.1  # of a step that it compressed: the same without is below 0.01
+
+
+def test_gradients_that_are_no_numbers_are_not_called_lossy(two_ranks: RankSets) -> None:
+    with pytest.raises(RankFailure, match="workload 'not_a_number': its gradients are not finite"):
+        launched(two_ranks, "ddp", workload="tests.workloads_for_tests:not_a_number")

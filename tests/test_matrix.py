@@ -111,6 +111,12 @@ def test_lines_of_a_hook_follow_those_of_ddp() -> None:
     )
 
 
+def test_lines_are_for_the_device_and_the_model() -> None:
+    assert CONFIGS["static_graph"].lines(on_gpu=False, find_unused_parameters=True)[1] == (
+        "model = DistributedDataParallel(model, bucket_cap_mb=2000, static_graph=True, find_unused_parameters=True)"
+    )
+
+
 def test_single_has_nothing_to_paste() -> None:
     assert CONFIGS["single"].lines() == ()
 

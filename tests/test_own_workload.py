@@ -70,6 +70,7 @@ def feed(here: Here, workload: Workload) -> Iterator[Batch]:
             {"loss": lambda model, inputs: model(inputs).mean().item()},
             r"loss must return a scalar tensor, got a float$",
         ),
+        ({"optimizer": lambda parameters: None}, r"optimizer must return one with zero_grad and step, got a NoneType$"),
     ],
 )
 def test_what_its_functions_return_is_looked_at_in_the_first_step(

@@ -49,10 +49,36 @@ def _experts() -> "nn.Module":
     return Experts()
 
 
+def _mixed() -> "nn.Module":
+    """Matrices in 16 bits, as large models have them, around a norm in 32."""
+    import torch
+    from torch import nn
+
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = nn.Linear(64, 128, dtype=torch.bfloat16)
+            self.norm = nn.LayerNorm(128)
+            self.after = nn.Linear(128, 64, dtype=torch.bfloat16)
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            normed = self.norm(self.before(inputs.bfloat16()).float())
+            outputs: Tensor = self.after(normed.bfloat16()).float()
+            return outputs
+
+    return Mixed()
+
+
 def _sample() -> "tuple[Tensor, ...]":
     import torch
 
     return (torch.ones(64),)
+
+
+def _random() -> "tuple[Tensor, ...]":
+    import torch
+
+    return (torch.randn(64),)
 
 
 def _sample_every(batch_s: float) -> "tuple[Tensor, ...]":
@@ -74,6 +100,10 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
     loss: Tensor = model(inputs).square().mean()
     return loss
+
+
+def _nan_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    return _loss(model, inputs) * float("nan")
 
 
 def _burst_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -181,6 +211,8 @@ hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
+mixed = replace(steady, name="mixed", batch_size=8, model=_mixed, sample=_random)
+not_a_number = replace(steady, name="not_a_number", loss=_nan_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
 burst = replace(steady, name="burst", loss=_burst_loss)
