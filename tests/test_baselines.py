@@ -228,7 +228,7 @@ def with_info(**info: object) -> dict[str, Any]:
         pytest.param(with_info(phases_ms=[1.0]), f"{DDP}: phases_ms is a list, not an object", id="phases"),
         pytest.param(with_info(hook=5), f"{DDP}: hook is a int, not text", id="hook"),
         pytest.param({**RECORD, "benchmarks": RECORD["benchmarks"] * 2}, f"has {DDP} twice", id="twice"),
-        pytest.param({**RECORD, "schema": 0}, "is no record of ddp-perf: it has schema 0", id="schema-0"),
+        pytest.param({**RECORD, "schema": -5}, "is no record of ddp-perf: it has schema -5", id="schema-5"),
         pytest.param({**RECORD, "environment": []}, "environment is a list, not an object", id="environment"),
         pytest.param(
             {**RECORD, "environment": {"variables": "none"}},

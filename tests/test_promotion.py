@@ -438,8 +438,13 @@ def test_a_number_held_by_a_run_that_was_killed_is_passed_over(storage: Path, to
     assert (storage / "rack-7/0003_tonight.json").exists()
 
 
-def test_where_nothing_can_be_written_that_is_said(storage: Path, tonight: Path) -> None:
-    (storage / "rack-7-shm").write_text("a file in the folder's place")
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [(None, "refused, nothing was written:"), (Path("/proc"), "refused, 0 of 1 records were written:")],
+    ids=["a-file-in-the-folder's-place", "a-folder-that-takes-no-files"],
+)
+def test_where_nothing_can_be_written_that_is_said(storage: Path, tonight: Path, there: Path | None, told: str) -> None:
+    (storage / "rack-7-shm").symlink_to(there or tonight)
 
     def force(record: Record) -> None:
         for benchmark in record["benchmarks"]:
@@ -447,5 +452,5 @@ def test_where_nothing_can_be_written_that_is_said(storage: Path, tonight: Path)
 
     outcome = promote(storage, "--yes", edited(tonight, storage.parent / "shm.json", force))
     assert outcome.exit_code == 1
-    assert "refused, 0 of 1 records were written:" in outcome.errors
+    assert told in outcome.errors
     assert "Traceback" not in outcome.errors
