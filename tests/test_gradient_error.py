@@ -100,6 +100,6 @@ def test_powersgd_compresses_a_model_of_several_dtypes_in_every_measured_step(
     assert launch.gradient_error > 0.1  # of a step that it compressed: the same without is below 0.01
 
 
-def test_gradients_that_are_no_numbers_are_not_called_lossy(two_ranks: RankSets) -> None:
+def test_what_is_no_number_is_not_called_lossy(two_ranks: RankSets) -> None:
     with pytest.raises(RankFailure, match="workload 'not_a_number': its gradients are not finite"):
         launched(two_ranks, "ddp", workload="tests.workloads_for_tests:not_a_number")
