@@ -92,9 +92,12 @@ LOOSE = 100 * math.expm1(1)
 
 
 def trained(two_ranks: RankSets, workload: str, config: str = "ddp", **others: Any) -> list[dict[str, Any]]:
+    """Of the warm-up the last steps but one are timed: of 6 two, so that `restless` has a long and a short one there
+    and its steps count as short, also on a machine that is busy.
+    """
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     what = {"workload": f"tests.workloads_for_tests:{workload}", "config": config, "world": "2cpu"}
-    how = {"steps": 20, "warmup": 4, "compare": False, "precision_percent": LOOSE}
+    how = {"steps": 20, "warmup": 6, "compare": False, "precision_percent": LOOSE}
     function, arguments = "fixtures.ranks.training:train", {**what, **how, **others}
     return ranks.run(World(backend="gloo", size=2), function, arguments, doing=workload)
 
@@ -113,7 +116,7 @@ def test_without_a_precision_it_measures_all_steps(two_ranks: RankSets) -> None:
 
 
 def test_an_unsteady_launch_measures_all_steps_and_has_batches_for_what_follows(two_ranks: RankSets) -> None:
-    answers = trained(two_ranks, "restless", "feed_loader", compare=True)
+    answers = trained(two_ranks, "restless", "feed_loader", compare=True, precision_percent=1e-9)
     assert steps_of(answers) == [20, 20]
     assert all(len(answer["backward_alone_s"]) == 5 for answer in answers)
 
@@ -127,9 +130,9 @@ def test_ranks_that_wait_for_nobody_agree_on_what_the_slowest_does(two_ranks: Ra
 
 
 def test_long_steps_are_fewer_on_ranks_that_wait_for_nobody(two_ranks: RankSets) -> None:
-    """Steps that are never known well enough, 140 ms on rank 0 alone: one block of the 2.5 that are asked for."""
+    """Steps that are never known well enough, 140 ms on rank 0 alone: a block of 20, two of 40."""
     assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=1e-9)) == [BLOCK, BLOCK]
-    assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=1e-9, steps=30)) == [2 * BLOCK] * 2
+    assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=1e-9, steps=40)) == [2 * BLOCK] * 2
     assert steps_of(trained(two_ranks, "slow", "no_comm", precision_percent=0, steps=BLOCK + 1)) == [BLOCK + 1] * 2
 
 
@@ -141,7 +144,7 @@ def test_steps_are_not_timed_before_they_are_what_is_measured(two_ranks: RankSet
 
 
 def test_the_first_step_after_a_look_is_trained_and_not_measured(two_ranks: RankSets) -> None:
-    """Every second step of rank 0 is long: of 4 + 8 + 1 + 8 + 1 + 4 steps, the 13th and the 22nd are left out."""
+    """Every second step of rank 0 is long: of 6 + 8 + 1 + 8 + 1 + 4 steps, the 15th and the 24th are left out."""
     step_s = Launch.of(trained(two_ranks, "restless", "no_comm"), Counter()).step_s
     long = [step > 0.03 for step in step_s]
     assert len(set(long[:8:2])) == len(set(long[1:8:2])) == 1
@@ -150,8 +153,9 @@ def test_the_first_step_after_a_look_is_trained_and_not_measured(two_ranks: Rank
 
 
 def test_every_step_reaches_the_hook(two_ranks: RankSets) -> None:
-    """A PowerSGD that saw fewer steps than were trained fails its launch."""
-    assert steps_of(trained(two_ranks, "restless", "powersgd_rank1", steps=BLOCK + 1)) == [BLOCK + 1] * 2
+    """A PowerSGD that saw fewer steps than were trained fails its launch; here some lie between blocks."""
+    answers = trained(two_ranks, "steady", "powersgd_rank1", precision_percent=1e-9, steps=6 * BLOCK)
+    assert min(steps_of(answers)) > BLOCK
 
 
 # What is kept
@@ -160,7 +164,7 @@ def test_every_step_reaches_the_hook(two_ranks: RankSets) -> None:
 def test_a_record_replays_the_rule_launch_by_launch(tmp_path: Path) -> None:
     outcome = pytest_perf(
         tmp_path / "baselines",
-        *("perf/test_scaling.py", "-k", "2cpu", "--launches=2", "--steps=20", "--warmup=4", "--explain=none"),
+        *("perf/test_scaling.py", "-k", "2cpu", "--launches=2", "--steps=20", "--warmup=6", "--explain=none"),
         *("--workload=tests.workloads_for_tests:steady", "--workload=tests.workloads_for_tests:restless"),
         f"--benchmark-json={tmp_path / 'run.json'}",
     )
