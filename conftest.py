@@ -1,21 +1,28 @@
-"""The rooms' pytest plugins, in layer order."""
+"""The list of the suite's pytest plugins. To add one, add its module.
+
+They work in any order. If one must run before another, a function in ``fixtures.report`` calls both (``start``,
+``summary``), or the hook is marked tryfirst or trylast.
+"""
+
+import pytest
 
 pytest_plugins = (
-    "fixtures.judge.options",
-    "fixtures.judge.settings",
-    "fixtures.judge.cells",
-    "fixtures.judge.launching",
-    "fixtures.judge.measure",
-    "fixtures.judge.bandwidth",
-    "fixtures.judge.untimed",
-    "fixtures.judge.equivalence",
-    "fixtures.judge.training",
-    "fixtures.judge.keeping",
-    "fixtures.judge.run_record",
-    "fixtures.judge.properties",
-    "fixtures.judge.whole_run",
-    "fixtures.report.progress",
-    "fixtures.report.table",
-    "fixtures.report.training",
+    "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
+    "fixtures.session.options",
+    "fixtures.session.settings",
+    "fixtures.session.parametrization",
+    "fixtures.session.launches",
+    "fixtures.session.measure",
+    "fixtures.session.benchmark_storage",
+    "fixtures.session.run_record",
+    "fixtures.session.junit",
+    "fixtures.session.run_verdict",
+    "fixtures.gradients.correctness_ranks",
+    "fixtures.gradients.fixtures",
+    "fixtures.gradients.training",
+    "fixtures.report.start",
     "fixtures.report.gradients",
+    "fixtures.report.summary",
 )
+# Before any of them imports another; later, pytest would warn.
+pytest.register_assert_rewrite(*pytest_plugins)

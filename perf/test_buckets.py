@@ -1,9 +1,9 @@
-"""Which bucket size suits this machine?   pytest perf/test_buckets.py"""
+"""Which bucket size is fastest on this machine?   pytest perf/test_buckets.py"""
 
 import pytest
 
-from fixtures.judge.measure import Measure
 from fixtures.matrix.configs import BUCKETS
+from fixtures.session.measure import Measure
 
 
 @pytest.mark.cells(BUCKETS, "largest")

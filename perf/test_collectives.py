@@ -1,6 +1,6 @@
-"""What bandwidth do bare all-reduces reach, by size?   pytest perf/test_collectives.py"""
+"""What bandwidth does a bare all-reduce of each size reach?   pytest perf/test_collectives.py"""
 
-from fixtures.judge.bandwidth import Bandwidth
+from fixtures.session.measure import Bandwidth
 
 
 def test_collectives(bandwidth: Bandwidth, world: str, collective: str) -> None:

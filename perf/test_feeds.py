@@ -1,9 +1,9 @@
-"""What does it cost to feed the batches?   pytest perf/test_feeds.py"""
+"""How much time does loading and copying the batches cost?   pytest perf/test_feeds.py"""
 
 import pytest
 
-from fixtures.judge.measure import Measure
 from fixtures.matrix.configs import FEEDS
+from fixtures.session.measure import Measure
 
 
 @pytest.mark.cells(FEEDS, "largest")

@@ -1,25 +1,26 @@
-"""Does every fast variant compute the same gradients?   pytest perf -k gradients"""
+"""Does every hook deliver the gradients that it promises?   pytest perf -k gradients"""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.judge.equivalence import Promise
-from fixtures.matrix.ddp_options import DDP_OPTIONS
-from fixtures.matrix.gradients import KINDS, SHAPES, kinds_for
+from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
+from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
+from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
 
-# The 8-bit hooks deliver float32, whatever the bucket holds: a hook's own dtype is what check.py asks for.
+# Of the parameters. Only the first for 8-bit hooks: torch's deliver float32 for a bucket of any dtype.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 SHAPE = st.lists(st.integers(1, 40), max_size=3)
-# On GPUs, what more than two ranks add is how a mean of many is rounded: of a hook that is its own doing, whatever the
-# option. One bucket, many, and what the suite trains with.
+# The options for worlds of more than two GPUs: one bucket, many buckets, and the option of the throughput tests. Larger
+# worlds add only how a mean of many is rounded, which depends on the hook, not on the option.
 OF_MANY = ("default", "bucket_1kb", "static_graph_bucket_view")
 
 
 def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
-    """Skip with the reason when this torch or its DDP cannot do it."""
+    """Skip with the reason if this torch or its DDP does not support it."""
     if world.endswith("cpu") and (reason := find_hook(hook).why_not_on_gloo()):
         pytest.skip(reason)
     if reason := DDP_OPTIONS[option].why_not():
@@ -27,26 +28,26 @@ def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS)
-def test_gradients(promise: Promise, gradient_world: str, any_hook: str, option: str) -> None:
+def test_gradients(promise: PromiseCheck, gradient_world: str, any_hook: str, option: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook, option)
     world = parse_world(gradient_world)
     if world.backend == "nccl" and world.size > 2 and any_hook != "none" and option not in OF_MANY:
-        pytest.skip(f"under {option} a hook is run on two GPUs: more of them show no more than {', '.join(OF_MANY)} do")
+        skip_repetition(f"under {option} a hook is run on two GPUs only: more GPUs are covered by {', '.join(OF_MANY)}")
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
     asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
-    promise(gradient_world, "check:check", hook=any_hook, option=option, **asked)
+    promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option=option, **asked)
 
 
 @pytest.mark.two_worlds
-def test_gradients_of_twenty_steps(promise: Promise, gradient_world: str, any_hook: str) -> None:
+def test_gradients_of_twenty_steps(promise: PromiseCheck, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     asked = {"shapes": SHAPES[:3], "kinds": kinds[:1], "seed": 0, "steps": 20}
-    promise(gradient_world, "check:check", hook=any_hook, option="bucket_1kb", **asked)
+    promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option="bucket_1kb", **asked)
 
 
 @pytest.mark.two_worlds
-def test_gradients_of_any_shape(promise: Promise, gradient_world: str, any_hook: str) -> None:
+def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_hook: str) -> None:
     skip_unless_it_runs(gradient_world, any_hook)
 
     @settings(max_examples=settings().max_examples // 6)
@@ -59,11 +60,13 @@ def test_gradients_of_any_shape(promise: Promise, gradient_world: str, any_hook:
         bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
     def holds(kind: str, **drawn: object) -> None:
-        promise(gradient_world, "check:check", hook=any_hook, kinds=[kind], **drawn)
+        promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, kinds=[kind], **drawn)
 
     holds()
 
 
 @pytest.mark.two_worlds
-def test_gradients_left_out_come_later(promise: Promise, gradient_world: str, feedback_hook: str, option: str) -> None:
-    promise(gradient_world, "feedback:delivers", hook=feedback_hook, option=option)
+def test_gradients_left_out_come_later(
+    promise: PromiseCheck, gradient_world: str, feedback_hook: str, option: str
+) -> None:
+    promise(gradient_world, Check.ERROR_FEEDBACK, hook=feedback_hook, option=option)

@@ -1,9 +1,9 @@
-"""What does the DDP wrapper cost, and what does each further device?   pytest perf/test_scaling.py"""
+"""How much do DDP and each additional device cost?   pytest perf/test_scaling.py"""
 
 import pytest
 
-from fixtures.judge.measure import Measure
 from fixtures.matrix.configs import SCALING
+from fixtures.session.measure import Measure
 
 
 @pytest.mark.cells(SCALING, "every")

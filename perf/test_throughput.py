@@ -1,9 +1,9 @@
-"""Which configuration trains fastest on all devices of this machine?   pytest perf/test_throughput.py"""
+"""Which config trains fastest on all devices of this machine?   pytest perf/test_throughput.py"""
 
 import pytest
 
-from fixtures.judge.measure import Measure
 from fixtures.matrix.configs import THROUGHPUT
+from fixtures.session.measure import Measure
 
 
 @pytest.mark.cells(THROUGHPUT, "largest", own_hooks=True)

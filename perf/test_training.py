@@ -1,9 +1,9 @@
 """Does training with a lossy hook still learn?   pytest perf -k training"""
 
-from fixtures.judge.training import MOST_EXCESS_PERCENT, Training
+from fixtures.gradients.training import MOST_EXCESS_PERCENT, Training
 from fixtures.matrix.hooks import find_hook
 
-# How much a hook costs is for the reader of the table to weigh; one that loses half of the progress is broken.
+# Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
 LEAST_KEPT_PERCENT = 50
 
 

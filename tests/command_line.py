@@ -8,6 +8,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("--launches=1", "--steps=3", "--warmup=4")
+# Of every command: what is slower need not be waited for, there are no GPUs, and lines are as wide everywhere.
+ENVIRONMENT = {"PYTEST_ADDOPTS": "--recheck=0", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+# A module of a user, with a workload.
+MY_PROJECT = """
+import torch
+from torch import nn
+from fixtures.matrix.workloads import Workload
+
+workload = Workload(
+    name="mine",
+    batch_size=2,
+    model=lambda: nn.Linear(64, 64),
+    sample=lambda: (torch.ones(64),),
+    loss=lambda model, inputs: model(inputs).square().mean(),
+    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
+)
+"""
 # Other runs on this machine may have to end first.
 _DEADLINE_S = 300
 
@@ -19,6 +36,11 @@ class Outcome:
     exit_code: int
     output: str
     errors: str
+
+    @property
+    def unwrapped(self) -> str:
+        """Its standard output as one line, each run of white space as one space."""
+        return " ".join(self.output.split())
 
     @property
     def test_ids(self) -> list[str]:
@@ -37,17 +59,11 @@ def pytest_perf(storage: Path, *arguments: str, variables: dict[str, str] | None
 
 
 def run(*command: str, variables: dict[str, str] | None = None) -> Outcome:
-    """Run a command from the repository's root to its end; what is slower is slower, and need not be waited for."""
+    """Run a command from the repository's root to its end."""
     done = subprocess.run(
         command,
         cwd=ROOT,
-        env={
-            **os.environ,
-            "PYTEST_ADDOPTS": "--recheck=0",
-            "CUDA_VISIBLE_DEVICES": "",
-            "COLUMNS": "200",
-            **(variables or {}),
-        },
+        env={**os.environ, **ENVIRONMENT, **(variables or {})},
         capture_output=True,
         text=True,
         timeout=_DEADLINE_S,

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from itertools import accumulate
 
-from fixtures.explain.breakdown import Collective, RankBreakdown, StepBreakdown
-from fixtures.explain.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 
 
 def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: float) -> StepBreakdown:

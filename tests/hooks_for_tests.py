@@ -1,4 +1,4 @@
-"""Hooks of a user's own, as ``--hook tests.hooks_for_tests:NAME`` finds them: some break a rule."""
+"""User hooks for ``--hook tests.hooks_for_tests:NAME``, some of which break a rule."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -63,8 +63,16 @@ def averages(state: None, bucket: GradBucket) -> Future[Tensor]:
     return done(mean(bucket.buffer()))
 
 
+def sums(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()) * distributed.get_world_size())
+
+
+def divides_twice(state: None, bucket: GradBucket) -> Future[Tensor]:
+    return done(mean(bucket.buffer()) / distributed.get_world_size())
+
+
 def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
-    """The mean, but for one element in ten thousand, which is a hundredth too large."""
+    """The mean, with one element in ten thousand a hundredth too large."""
     result = mean(bucket.buffer())
     result[:: 10**4] *= 1.01
     return done(result)
@@ -72,8 +80,12 @@ def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
 
 @dataclass(kw_only=True)
 class Memory:
-    """What a sparse hook left out, by parameter: buckets are laid out anew. With the defaults as it should be, and a
-    tenth is sent."""
+    """The memory of a sparse hook. With the defaults, the hook is correct and sends a tenth of the elements.
+
+    share: of the elements, sent in each step. forgets_every: steps after which the memory is cleared.
+    sent: factor of what is sent. kept: factor of what is remembered. buckets: how many of them have a memory.
+    step: counter. left: parameter -> what was left out; not by bucket, since DDP rebuilds its buckets.
+    """
 
     share: float = 0.1
     forgets_every: int = 10**9
@@ -85,7 +97,7 @@ class Memory:
 
 
 def largest(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
-    """The mean of the largest share of each rank's gradients, and of what it left out before."""
+    """The mean of the largest share of each rank's gradients plus memory."""
     memory.step += bucket.is_last()
     if memory.step % memory.forgets_every == 0:
         memory.left.clear()
@@ -104,6 +116,8 @@ def _hook(build: Callable[[object], tuple[object, object]], name: str, **promise
 
 
 lossless = _hook(lambda ddp: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
+not_divided = _hook(lambda ddp: (None, sums), "own_sum", promise="mean", wire_dtype="gradient")
+divided_twice = _hook(lambda ddp: (None, divides_twice), "own_half", promise="mean", wire_dtype="gradient")
 one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
 remembers = _hook(lambda ddp: (Memory(), largest), "own_remembers", error_feedback=True)
 remembers_long = _hook(lambda ddp: (Memory(share=0.01), largest), "own_remembers_long", error_feedback=True)

@@ -80,8 +80,8 @@ class Recording:
         correlation = self.call("cudaLaunchKernel", at, thread=thread) if by is None else by
         self.work.append((category, name, stream, start, end, correlation))
 
-    def chrome(self, path: Path) -> Path:
-        """Write it as torch.profiler does; compressed where the name ends in .gz."""
+    def chrome(self, path: Path, *, began_s: int = 1_800_000_000, world_size: int = 2) -> Path:
+        """Write it as torch.profiler does; compressed where the name ends in .gz. began_s: by the clock on the wall."""
         pid = self.process
         events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {}}]
         for name, thread, start, end in self.ranges:
@@ -94,7 +94,11 @@ class Recording:
         for category, name, stream, start, end, correlation in self.work:
             arguments = {"device": self.rank, "stream": stream, "correlation": correlation}
             events.append(_x(category, name, self.rank, stream, start, end, **arguments))
-        trace = {"distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": 2}, "traceEvents": events}
+        trace = {
+            "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": world_size},
+            "baseTimeNanoseconds": began_s * 10**9,
+            "traceEvents": events,
+        }
         text = json.dumps(trace).encode()
         path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
         return path

@@ -1,0 +1,186 @@
+"""The annotated picture of the table in docs/start.md, drawn from the saved output of a run.
+
+    python -m studies.terminal_svg docs/images/table.txt docs/images/table.svg
+
+A new column of the table needs a sentence in ``MEANINGS``. Where ``MEANINGS`` lacks a column of the output, or the
+output one that is always shown, the script ends with a line that names it.
+"""
+
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from fixtures.report.config_columns import COLUMNS
+
+# Title of a column -> what it means, in one or two sentences.
+MEANINGS = {
+    "config": "How the model is wrapped in DDP. The same word selects it with -k.",
+    "steps/s": "The same as training steps a second. Higher is better.",
+    "ms/step": "Milliseconds a step, on the slowest rank: the geometric mean of the launches' medians.",
+    "spread %": "Slowest launch against fastest launch. Smaller differences mean nothing.",
+    "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many steps/s.",
+    "gain vs single %": "Speed against one device without DDP. -15: communication costs 15 % of the steps/s.",
+    "of limit %": "Share of the speed without any communication. Over 100: the run was disturbed.",
+    "wire MB": "What all ranks together send in a step.",
+    "peak MB": "Memory of the fullest rank.",
+    "gradients": "lossless: rounding only. lossy: with the relative L2 error of one step. limit: nothing is sent.",
+    "gradient error": "Relative L2 error of one step's gradient against the exact mean over the ranks.",
+    "loss %": "Loss of a small problem trained with this hook, against no compression. Needs test_training.py.",
+    "verdict": "Against the baselines of this kind of machine. The change is of the step time: + is slower.",
+}
+_CHARACTER_PX, _LINE_PX, _FONT_PX = 7.4, 17.0, 12.3
+_MARGIN_PX, _HEAD_PX, _BADGE_PX = 22.0, 34.0, 30.0
+_NOTE_CHARACTERS, _NOTE_LINE_PX, _NOTES_A_ROW = 46, 16.0, 2
+_MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+_SANS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+_COLOURS = {"lossless": "#7ee787", "lossy": "#ffa657", "limit": "#79c0ff", "wrong": "#ff7b72", "slower": "#ff7b72"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """title: the header's lines joined by a space. start, end: characters from the left."""
+
+    title: str
+    start: int
+    end: int
+
+
+def columns(lines: list[str]) -> tuple[int, list[Column]]:
+    """The number of the first header line of the table, and its columns.
+
+    The rule of dashes under the header gives the extent of each column. Raises ValueError without such a rule.
+    """
+    rule = next((number for number, line in enumerate(lines) if re.fullmatch(r"-+(  -+)+", line)), None)
+    if rule is None:
+        raise ValueError("the output has no table: no line of dashes")
+    first = next(number for number, line in enumerate(lines[:rule]) if line.startswith("config "))
+    found = []
+    for match in re.finditer("-+", lines[rule]):
+        words = (line[match.start() : match.end()].strip() for line in lines[first:rule])
+        found.append(Column(title=" ".join(filter(None, words)), start=match.start(), end=match.end()))
+    if missing := [column.title for column in found if column.title not in MEANINGS]:
+        raise ValueError(f"no meaning for the column {missing[0]!r}: add it to MEANINGS")
+    always = [" ".join(column.header.split()) for column in COLUMNS if column.shown == "always"]
+    if missing := [title for title in always if title not in {column.title for column in found}]:
+        raise ValueError(f"the output has no column {missing[0]!r}: save a newer one")
+    return first, found
+
+
+def svg(output: str) -> str:
+    """The output as a picture of a terminal as wide as the table, its columns numbered and explained below."""
+    _, found = columns(output.splitlines())
+    lines = [part for line in output.splitlines() for part in _broken(line, found[-1].end)]
+    header, _ = columns(lines)
+    width = 2 * _MARGIN_PX + _CHARACTER_PX * found[-1].end
+    body: list[str] = []
+    y = _HEAD_PX + _LINE_PX
+    for number, line in enumerate(lines):
+        if number == header:
+            y += _BADGE_PX - _LINE_PX / 2
+            body += [
+                _badge(_MARGIN_PX + _CHARACTER_PX * (column.start + column.end) / 2, y - _LINE_PX - 4, place)
+                for place, column in enumerate(found, 1)
+            ]
+        body += _line(line, y, in_header=header <= number < header + 2)
+        y += _LINE_PX
+    terminal_px = y + 4
+    notes, height = _notes(found, terminal_px + 34, width)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
+            f' height="{height:.0f}" role="img" aria-label="The table of pytest perf with its columns explained">',
+            f'<rect width="{width:.0f}" height="{height:.0f}" rx="10" fill="#ffffff"/>',
+            f'<rect width="{width:.0f}" height="{terminal_px:.0f}" rx="10" fill="#0d1117"/>',
+            *(
+                f'<circle cx="{22 + 20 * place}" cy="18" r="6" fill="{colour}"/>'
+                for place, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
+            ),
+            f'<g font-family="{escape(_MONO, {chr(34): "&quot;"})}" font-size="{_FONT_PX}" fill="#c9d1d9">',
+            *body,
+            "</g>",
+            *notes,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _broken(line: str, width: int) -> list[str]:
+    """A line as a terminal of this width shows it, broken between words."""
+    if len(line) <= width:
+        return [line]
+    end = line.rfind(" ", 0, width + 1)
+    end = end if end > 0 else width
+    return [line[:end], *_broken(line[end:].lstrip(), width)]
+
+
+def _line(line: str, y: float, *, in_header: bool) -> list[str]:
+    """One line of the terminal. Each run of characters without two spaces is placed by itself, so that columns stay
+    aligned whatever font the reader has."""
+    weight = ' font-weight="bold"' if in_header or line.startswith(("$", "best ")) else ""
+    texts = []
+    for match in re.finditer(r"\S+(?: \S+)*", line):
+        word = match.group()
+        colour = next((c for start, c in _COLOURS.items() if word == start or word.startswith(f"{start} ")), None)
+        colour = "#7ee787" if word.startswith("ok ") else colour
+        colour = "#8b949e" if re.fullmatch("-+", word) else colour
+        fill = f' fill="{colour}"' if colour and not in_header else ""
+        texts.append(
+            f'<text x="{_MARGIN_PX + _CHARACTER_PX * match.start():.1f}" y="{y:.1f}"'
+            f' textLength="{_CHARACTER_PX * len(word):.1f}"'
+            f' lengthAdjust="spacingAndGlyphs"{fill}{weight}>{escape(word)}</text>'
+        )
+    return texts
+
+
+def _badge(x: float, y: float, number: int) -> str:
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="9" fill="#f0883e"/>'
+        f'<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" font-family="{escape(_SANS)}" font-size="11"'
+        f' font-weight="bold" fill="#0d1117">{number}</text>'
+    )
+
+
+def _notes(found: list[Column], top: float, width: float) -> tuple[list[str], float]:
+    """The columns' meanings in rows of _NOTES_A_ROW, and the height of the whole picture."""
+    drawn: list[str] = []
+    step = (width - 2 * _MARGIN_PX) / _NOTES_A_ROW
+    y = top
+    for begin in range(0, len(found), _NOTES_A_ROW):
+        row = found[begin : begin + _NOTES_A_ROW]
+        texts = [textwrap.wrap(MEANINGS[column.title], _NOTE_CHARACTERS) for column in row]
+        for place, (column, text) in enumerate(zip(row, texts, strict=True)):
+            x = _MARGIN_PX + place * step
+            drawn.append(_badge(x + 9, y - 4, begin + place + 1))
+            drawn.append(
+                f'<g font-family="{escape(_SANS)}" font-size="13" fill="#1f2328">'
+                f'<text x="{x + 28:.1f}" y="{y:.1f}" font-weight="bold">{escape(column.title)}</text>'
+            )
+            drawn += [
+                f'<text x="{x + 28:.1f}" y="{y + _NOTE_LINE_PX * (1 + number):.1f}">{escape(words)}</text>'
+                for number, words in enumerate(text)
+            ]
+            drawn.append("</g>")
+        y += _NOTE_LINE_PX * (1 + max(map(len, texts))) + 14
+    return drawn, y
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print("usage: python -m studies.terminal_svg OUTPUT.txt PICTURE.svg", file=sys.stderr)
+        return 2
+    source, target = map(Path, arguments)
+    try:
+        picture = svg(source.read_text())
+    except ValueError as error:
+        print(f"{source}: {error}", file=sys.stderr)
+        return 1
+    target.write_text(picture)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,94 @@
+"""Measurements made by hand, for tests of what is made of them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from fixtures.machine.topology import Gpus
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import parse_world, worlds_of
+from fixtures.records.measurement import Launch, Measurement
+from fixtures.report.table import report_lines
+from fixtures.session.run_state import Judged, Run
+from fixtures.session.settings import Settings
+from fixtures.stats.verdict import judge
+
+SETTINGS = Settings(
+    gpus=Gpus(),
+    instance="8x-nvidia-h200-nv18",
+    worlds=worlds_of(8),
+    workloads=WORKLOADS,
+    hooks={},
+    interconnects=INTERCONNECTS,
+    launches=1,
+    steps=3,
+    warmup=10,
+    rank_timeout_s=120,
+    min_slowdown_percent=1,
+    false_alarms_percent=1,
+    recheck_s=60,
+    against=None,
+    max_pairs=10,
+    require_baseline=False,
+    explain="failures",
+    traces=None,
+    nsys=None,
+)
+
+
+def launch(*step_s: float) -> Launch:
+    return Launch(
+        step_s=step_s,
+        phase_s={},
+        spent_s={},
+        peak_memory_bytes=3_000_000_000,
+        bucket_bytes=(1_226_141_600,),
+        wire_bytes_per_step=17_200_000,
+        wire_dtype="float32",
+        gradient_error=2e-3,
+        gradient_lossless=None,
+        transport=Counter({"P2P/CUMEM": 192}),
+    )
+
+
+def measured(
+    config: str,
+    steps_per_s: float,
+    *,
+    world: str = "8gpu",
+    workload: str = "vit_l_32",
+    interconnect: str = "native",
+    launches: tuple[Launch, ...] = (),
+) -> Measurement:
+    return Measurement(
+        workload=WORKLOADS[workload],
+        world=parse_world(world),
+        config=CONFIGS[config],
+        interconnect=INTERCONNECTS[interconnect],
+        launches=launches or (launch(1 / steps_per_s),),
+    )
+
+
+def unwrapped(lines: list[str]) -> list[str]:
+    """The lines before they were wrapped: those indented by two continue the one before."""
+    joined: list[str] = []
+    for line in lines:
+        if re.match(r"  \S", line):
+            joined[-1] += line[1:]
+        else:
+            joined.append(line)
+    return joined
+
+
+def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: bool = False) -> list[str]:
+    """The table of a run that has judged these, each by a test of its own."""
+    run = Run(settings=SETTINGS)
+    for number, measurement in enumerate(measurements):
+        verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
+        run.measured[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)
+    return unwrapped(report_lines(run, {}, verbose=verbose))
+
+
+DDP = measured("ddp", 8)

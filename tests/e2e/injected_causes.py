@@ -1,0 +1,252 @@
+"""One cause at a time is injected into a config that has a baseline: which, how, and what the failed test's line says.
+
+To inject another cause, write its workload in injected.py and give it an entry in ON_CPU or ON_GPUS.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fixtures.machine.topology import gpus
+from tests.command_line import Outcome, pytest_perf
+from tests.e2e.injected import INJECT
+
+GPUS = len(gpus())
+# What the GPUs of this machine are called in the environment of a run, which is without them by default.
+SEEN = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(GPUS))))}
+NEIGHBOUR = """
+import torch
+a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+print("busy", flush=True)
+while True:
+    for _ in range(20):
+        a @ a
+    torch.cuda.synchronize()
+"""
+P2P_OFF = {"NCCL_P2P_DISABLE": "1"}
+BASELINE = "before"
+# By the kind of run.
+VARIABLES = {
+    "inside": {INJECT: "1"},
+    "shm": P2P_OFF,
+    "net": {**P2P_OFF, "NCCL_SHM_DISABLE": "1"},
+    "algorithm": {"NCCL_ALGO": "allreduce:tree"},  # Tree alone leaves the other collectives without one
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Injection:
+    """cell: workload and config. run: those of one kind are injected together.
+
+    Where a reader looks for it in the line ``+80 ms a step: PART, PART, in PHASE, in PHASE; CLAUSE; CLAUSE``, the
+    largest first: step: how the parts and phases begin. clause: how a clause begins, with at most ``after`` before it.
+    """
+
+    cell: tuple[str, str]
+    step: str
+    clause: str = ""
+    after: int = 0
+    run: str = "inside"
+
+    def test_on(self, world: str) -> str:
+        workload, config = self.cell
+        file = "feeds" if "feed" in config else "throughput"
+        return f"perf/test_{file}.py::test_{file}[{workload}-{world}-{config}]"
+
+    def is_named_in(self, line: str) -> bool:
+        said, *clauses = line.split("; ")
+        _, _, step = said.partition(" ms a step: ")
+        told = not self.clause or any(re.match(self.clause, clause) for clause in clauses[: self.after + 1])
+        return bool(re.match(self.step, step)) and told
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Injections:
+    """world: of all of them. arguments, variables: of every run."""
+
+    world: str
+    causes: Mapping[str, Injection]
+    arguments: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+# The parts of a step on the CPU are averages over the ranks: late is one rank's idle and the other's communication. A
+# large bucket takes the cores from the ranks, and which part grows most is chance: its phase is what holds.
+ON_CPU = Injections(
+    world="2cpu",
+    # What is slower is asked elsewhere: launches of the wide cells may lie apart by half on a busy machine.
+    arguments=("--launches=2", "--steps=4", "--warmup=4", "--false-alarms=90", "--min-slowdown=50"),
+    causes={
+        "late rank": Injection(
+            cell=("late", "ddp"),
+            step=r"(idle [^,]+, )?exposed communication \+",
+            clause=r"rank 1 is late: the others wait for it \+[2-9]\d",
+        ),
+        "large bucket": Injection(
+            cell=("wide", "ddp_default"),
+            step=r"((compute|idle|exposed communication) [^,]+, )*in backward \+",
+            clause=r"largest bucket .* -> 26.9 MB",
+            after=4,
+        ),
+        "starved loader": Injection(cell=("fed", "feed_loader"), step=r"idle [^,]+, in input \+"),
+        "lying hook": Injection(
+            cell=("wide", "own_bf16"),
+            step=r"((compute|idle|exposed communication) [^,]+, )*in backward \+",
+            clause=r"dtypes of its collectives bfloat16 -> float32",
+            after=3,
+        ),
+        "many operators": Injection(
+            cell=("many_operators", "ddp_default"),
+            step=r"(idle [^,]+, )?compute [^,]+, (idle [^,]+, )?(exposed [^,]+, )?in forward \+",
+        ),
+    },
+)
+ON_GPUS = Injections(
+    world=f"{GPUS}gpu",
+    arguments=("--launches=1", "--steps=6", "--warmup=4", "--false-alarms=90", "--min-slowdown=0.5"),
+    variables=SEEN,
+    # Where one clause more may stand before it, that is of a rank that happened to be late.
+    causes={
+        "shm": Injection(
+            cell=("deep", "ddp_default"),
+            step=r"exposed communication \+",
+            clause=r"transport was P2P/.*, is SHM/",
+            after=1,
+            run="shm",
+        ),
+        "net": Injection(
+            cell=("deep", "ddp_default"),
+            step=r"exposed communication \+",
+            clause=r"transport was P2P/.*, is NET/",
+            after=1,
+            run="net",
+        ),
+        "algorithm": Injection(
+            cell=("deep", "ddp_default"),
+            step=r"exposed communication \+",
+            clause=r"algorithm of AllReduce Ring.* -> Tree",
+            after=3,
+            run="algorithm",
+        ),
+        "neighbour": Injection(
+            cell=("deep", "ddp_default"),
+            step=r"(compute [^,]+, )?exposed communication \+",
+            clause=r"GPU 0: .*another process",
+            after=1,
+            run="neighbour",
+        ),
+        "late rank": Injection(
+            cell=("late_gpu", "ddp_default"),
+            step=r"exposed communication \+",
+            clause=r"rank 1 is late: the others wait for it \+[12]\d",
+        ),
+        "oversized bucket": Injection(
+            cell=("oversized", "ddp_default"),
+            step=r"exposed communication \+",
+            clause=r"largest bucket [\d.]+ -> 738.2 MB",
+            after=4,
+        ),
+        "no bucket view": Injection(
+            cell=("unviewed", "static_graph_bucket_view"),
+            step=r"exposed copies \+",
+            clause=r"device-to-device copies a step [\d.]+ -> [\d.]+",
+            after=1,
+        ),
+        "lying hook": Injection(
+            cell=("deep", "own_bf16"),
+            step=r"exposed communication \+",
+            clause=r"dtypes of its collectives bfloat16 -> float32",
+            after=2,
+        ),
+        "synchronisation": Injection(
+            cell=("synchronising", "ddp_default"),
+            step=r"idle \+",
+            clause=r"calls a step in which the host waits for the device \S+ -> \S+",
+            after=2,
+        ),
+        "many kernels": Injection(
+            cell=("many_kernels", "ddp_default"),
+            step=r"idle \+",
+            clause=r"the host is late for the device \+",
+            after=1,
+        ),
+        "starved loader": Injection(
+            cell=("fed", "feed_loader"), step=r"((idle|exposed communication) [^,]+, )*in input \+"
+        ),
+    },
+)
+
+
+@dataclass
+class Runs:
+    """The run without any cause, whose record is the baseline, and each kind of injected run when it is first asked
+    for."""
+
+    storage: Path
+    injections: Injections
+    done: dict[str, Outcome] = field(default_factory=dict)
+
+    def of(self, kind: str) -> Outcome:
+        if kind not in self.done:
+            with busy_neighbour() if kind == "neighbour" else nullcontext():
+                self.done[kind] = self._perf(kind)
+        return self.done[kind]
+
+    def lines_of(self, name: str) -> tuple[str, str] | None:
+        """Verdict and cause of this injection's test; None when it did not fail."""
+        injection = self.injections.causes[name]
+        _, _, identifier = injection.test_on(self.injections.world).partition("[")
+        _, failed, after = self.of(injection.run).output.partition(f"[{identifier} ___")
+        if not failed:
+            return None
+        verdict, cause = [line for line in after.splitlines()[1:] if line][:2]
+        return verdict, cause
+
+    def _perf(self, kind: str) -> Outcome:
+        causes = self.injections.causes.values()
+        tests = {cause.test_on(self.injections.world) for cause in causes if kind in (BASELINE, cause.run)}
+        return pytest_perf(
+            self.storage,
+            *sorted(tests),
+            *self.injections.arguments,
+            *((f"--benchmark-save={BASELINE}",) if kind == BASELINE else ()),
+            "--hook=tests.e2e.injected:hook",
+            *(f"--workload=tests.e2e.injected:{workload}" for workload in sorted({cause.cell[0] for cause in causes})),
+            variables={**self.injections.variables, **VARIABLES.get(kind, {})},
+        )
+
+
+def begun(storage: Path, injections: Injections) -> Runs:
+    """With the run of the baseline done."""
+    runs = Runs(storage, injections)
+    before = runs.of(BASELINE)
+    assert before.exit_code == 0, before.output
+    return runs
+
+
+def assert_named(runs: Runs, name: str) -> None:
+    """The test with this injection is slower, and its line names the cause at its place; the line is printed."""
+    injection = runs.injections.causes[name]
+    lines = runs.lines_of(name)
+    assert lines is not None, f"{name} is not slower:\n{runs.of(injection.run).output}"
+    verdict, cause = lines
+    print(f"{name}: {cause}")
+    assert verdict.startswith("slower by ")
+    assert injection.is_named_in(cause), cause
+
+
+@contextmanager
+def busy_neighbour() -> Iterator[None]:
+    """Another process that keeps GPU 0 busy."""
+    with subprocess.Popen([sys.executable, "-c", NEIGHBOUR], stdout=subprocess.PIPE, env={**os.environ, **SEEN}) as one:
+        try:
+            assert one.stdout is not None
+            assert one.stdout.readline() == b"busy\n"
+            yield
+        finally:
+            one.kill()

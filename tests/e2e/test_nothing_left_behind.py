@@ -1,0 +1,228 @@
+"""A whole run of the suite in a process of its own, ended in every way: nothing of it may be left on the machine."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from fixtures.launch import reaper
+from fixtures.launch.heartbeat import Heartbeat
+
+ROOT = Path(__file__).parents[2]
+SHARED_MEMORY = Path("/dev/shm")
+PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider")
+WARMUP = 10
+ENDLESS = ("--steps", "100000", "--min-slowdown", "1e-6")
+DDP = ("-k", "test_throughput and ddp_default", "--launches", "2")
+LOADER = ("-k", "feed_loader", "--launches", "1")
+BOTH = ("-k", "(test_throughput and ddp_default) or feed_loader", "--launches", "2", "--warmup", "2", "--steps", "2")
+# The second test never ends.
+HANGS_IN_STEP = 5
+HALF = (
+    *("-k", "test_throughput and ddp_default", "--launches", "1", "--warmup", "4", "--steps", "3"),
+    *(f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "hanging")),
+)
+LISTENING = "0A"
+# 127.0.0.1, ::1 and ::ffff:127.0.0.1, as the kernel writes them.
+LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
+
+# Another run may be measuring on this machine in earnest: this one then waits for it.
+pytestmark = pytest.mark.timeout(600)
+
+
+class Perf:
+    """A run of ``pytest perf``, alone in a session like a job of a terminal, with a TMPDIR of its own."""
+
+    # On every process that it starts, the guard and the resource tracker too; ranks carry guard.MARKER as well.
+    MARKER = "TEST_NOTHING_LEFT_BEHIND"
+
+    def __init__(self, *options: str, output: Path) -> None:
+        self._marker = f"{self.MARKER}={uuid.uuid4().hex}".encode()
+        self._shared_memory = set(SHARED_MEMORY.iterdir())
+        self.folder = Path(tempfile.mkdtemp(prefix="left-"))  # short: the names of sockets below it are limited
+        self.output = output
+        name, _, value = self._marker.decode().partition("=")
+        with output.open("wb") as file:
+            self.process = subprocess.Popen(
+                [*PYTEST_PERF, f"--benchmark-storage={output.parent / 'storage'}", *options],
+                cwd=ROOT,
+                env={**os.environ, "TMPDIR": str(self.folder), "PYTHONUNBUFFERED": "1", name: value},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def processes(self) -> dict[int, list[bytes]]:
+        """Every live process it has started, itself included, with its environment."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):  # gone meanwhile, or another user's
+                environment = (entry / "environ").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+                if self._marker in environment:
+                    found[int(entry.name)] = environment
+        return found
+
+    def ranks(self) -> list[int]:
+        """Its ranks and their loaders' workers."""
+        return [pid for pid, environment in self.processes().items() if reaper.MARKER.encode() in _names(environment)]
+
+    def steps(self) -> list[int]:
+        """The step that rank 0 of each launch has reached."""
+        pages = [page for page in self.folder.glob("ddp-perf-*/*/heartbeat") if page.stat().st_size]
+        return [Heartbeat(page, 2).read(0).step for page in pages]
+
+    def left(self) -> list[str]:
+        """What is there of it besides its output."""
+        new = set(SHARED_MEMORY.iterdir()) - self._shared_memory
+        return [
+            *(f"process {pid}" for pid in self.processes()),
+            *(str(path) for path in self.folder.iterdir()),
+            *(str(path) for path in new - _in_use(new)),
+        ]
+
+
+def _names(environment: list[bytes]) -> set[bytes]:
+    return {variable.partition(b"=")[0] for variable in environment}
+
+
+def _in_use(files: set[Path]) -> set[Path]:
+    """Those of these files that a live process has mapped: another's, for ours are gone."""
+    used: set[Path] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps") if files else ():
+        with contextlib.suppress(OSError):
+            used |= {file for file in files if str(file) in maps.read_text()}
+    return used
+
+
+def listening(pids: list[int]) -> dict[str, str]:
+    """The TCP sockets on which these processes listen: inode and local address as the kernel writes it."""
+    owned = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                owned.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return {inode: address for inode, address in listeners().items() if inode in owned}
+
+
+def listeners() -> dict[str, str]:
+    """The same of all processes of the machine."""
+    lines = [line for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    rows = [line.split() for line in lines]
+    return {row[9]: row[1].partition(":")[0] for row in rows if row[3] == LISTENING}
+
+
+def wait_until(event: Callable[[], bool], perf: Perf, *, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not event():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {within_s:g} s; left: {perf.left()}\n{perf.output.read_text()}")
+        time.sleep(0.05)
+
+
+Start = Callable[..., Perf]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a run; whatever it leaves is removed after the test has seen it."""
+    started: list[Perf] = []
+
+    def start(*options: str) -> Perf:
+        started.append(Perf(*options, output=tmp_path / "output"))
+        return started[-1]
+
+    yield start
+    for perf in started:
+        reaper.end(perf.processes)
+        perf.process.wait()
+        shutil.rmtree(perf.folder)
+
+
+def measuring(perf: Perf) -> bool:
+    return any(step > WARMUP for step in perf.steps())
+
+
+def importing(perf: Perf) -> bool:
+    return len(perf.steps()) > 0
+
+
+def interrupt(perf: Perf) -> None:
+    """Ctrl-C: a terminal sends it to every process of the foreground job."""
+    os.killpg(perf.process.pid, signal.SIGINT)
+    assert perf.process.wait(30) == pytest.ExitCode.INTERRUPTED, perf.output.read_text()
+
+
+def kill(perf: Perf) -> None:
+    perf.process.kill()
+    assert perf.process.wait(30) == -signal.SIGKILL
+
+
+def test_a_run_to_its_end_leaves_nothing(start: Start) -> None:
+    perf = start(*BOTH)
+    assert perf.process.wait(300) == 0, perf.output.read_text()
+    assert "2 passed" in perf.output.read_text()
+    wait_until(lambda: not perf.left(), perf, within_s=10)
+
+
+@pytest.mark.parametrize("end", [interrupt, kill])
+@pytest.mark.parametrize(("options", "processes"), [(DDP, 4), (LOADER, 4)], ids=["ddp_default", "feed_loader"])
+def test_a_run_that_is_ended_while_it_measures_leaves_nothing(
+    start: Start, options: tuple[str, ...], processes: int, end: Callable[[Perf], None]
+) -> None:
+    perf = start(*options, *ENDLESS)
+    wait_until(lambda: measuring(perf), perf, within_s=300)
+    ranks, sockets = perf.ranks(), listening(perf.ranks())
+    assert len(ranks) >= processes
+    assert len(sockets) >= 2
+    assert set(sockets.values()) <= set(LOOPBACK)
+    end(perf)
+    wait_until(lambda: not perf.left(), perf, within_s=10)
+    assert not sockets.keys() & listeners().keys()
+
+
+@pytest.mark.parametrize("end", [interrupt, kill])
+def test_a_run_that_is_ended_while_ranks_start_leaves_nothing(start: Start, end: Callable[[Perf], None]) -> None:
+    perf = start(*DDP, *ENDLESS)
+    wait_until(lambda: importing(perf), perf, within_s=300)
+    end(perf)
+    wait_until(lambda: not perf.left(), perf, within_s=10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_costs_no_test_that_was_measured(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    kept = (
+        f"--benchmark-json={tmp_path / 'run.json'}",
+        f"--junitxml={tmp_path / 'junit.xml'}",
+        "--benchmark-save=half",
+    )
+    perf = start(*HALF, *kept, "--explain=none")
+    wait_until(lambda: "[1/2]" in perf.output.read_text() and HANGS_IN_STEP in perf.steps(), perf, within_s=300)
+    for _ in range(2):  # as `timeout` does, and a shell with its terminal
+        os.killpg(perf.process.pid, number)
+    results = (tmp_path / "run.json", tmp_path / "junit.xml")
+    wait_until(lambda: not perf.ranks() and all(file.exists() for file in results), perf, within_s=10)
+    # On a busy machine Python takes seconds to unload torch.
+    assert perf.process.wait(30) == pytest.ExitCode.INTERRUPTED, perf.output.read_text()
+    wait_until(lambda: not perf.left(), perf, within_s=10)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["interrupted"] is True
+    assert [benchmark["name"] for benchmark in record["benchmarks"]] == ["test_throughput[steady-2cpu-ddp_default]"]
+    cases = {case.get("name") for case in ElementTree.parse(tmp_path / "junit.xml").iter("testcase")}
+    assert "test_throughput[steady-2cpu-ddp_default]" in cases
+    assert list(tmp_path.rglob("*.part")) == []
+    assert not (tmp_path / "storage").exists()
+    said = perf.output.read_text()
+    assert f"!!! Interrupted: {number.name} !!!" in said
+    assert "interrupted: no baseline was saved" in said
+    assert "Traceback" not in said

@@ -1,0 +1,129 @@
+"""A whole run on live ranks: what is measured arrives in the record, in JUnit's file and in the tables."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.workloads_for_tests import STEP_MS
+
+STEADY = "--workload=tests.workloads_for_tests:steady"
+FILES = ("perf/test_scaling.py", "perf/test_throughput.py", "perf/test_collectives.py")
+SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
+ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
+TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
+
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run saved where there was no baseline before, and its storage; JUnit's file is beside it."""
+    storage = tmp_path_factory.mktemp("first") / "baselines"
+    arguments = (*FILES, "-k", "scaling or bf16] or 1mb or 4mb", STEADY, *QUICK, "--explain=none")
+    outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
+    return pytest_perf(storage, *arguments, *outputs, variables={STEP_MS: "40"}), storage
+
+
+@pytest.fixture(scope="module")
+def saved(first: tuple[Outcome, Path]) -> tuple[Path, Outcome]:
+    return first[1], first[0]
+
+
+def records_of(storage: Path) -> dict[str, Record]:
+    """File name -> record, in the folder of the only instance in ``storage``."""
+    (folder,) = (path for path in storage.iterdir() if path.is_dir())
+    return {file.name: json.loads(file.read_text()) for file in sorted(folder.iterdir())}
+
+
+def ids_in(record: Record) -> list[str]:
+    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
+
+
+def infos(storage: Path) -> list[dict[str, Any]]:
+    (file,) = storage.rglob("*.json")
+    return [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+
+
+def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Path]) -> None:
+    (record,) = records_of(first[1]).values()
+    assert ids_in(record)[:3] == [SINGLE, ONE_RANK, TWO_RANKS]
+    two_ranks = record["benchmarks"][2]
+    info = two_ranks["extra_info"]
+    assert len(two_ranks["stats"]["data"]) == 3
+    assert all(step_s >= 0.04 for step_s in two_ranks["stats"]["data"])
+    assert info["launch_medians_s"] == [sorted(two_ranks["stats"]["data"])[1]]
+    assert info["steps_per_s"] == pytest.approx(1 / info["launch_medians_s"][0])
+    assert info["samples_per_s"] == pytest.approx(info["steps_per_s"] * 2 * 2)
+    gradients = 2 * (64 * 64 + 64) * 4
+    expected = {
+        "workload": "steady",
+        "config": "ddp",
+        "world": "2cpu",
+        "world_size": 2,
+        "backend": "gloo",
+        "interconnect": "native",
+        "lossless": True,
+        "wire_bytes_per_step": 2 * gradients,
+        "wire_dtype": "float32",
+        "buckets": 1,
+        "transport": {},
+        "gpu_state": {"launches": [None], "spoilers": []},
+    }
+    assert {key: info[key] for key in expected} == expected
+    assert info["fingerprint"].keys() >= {"nccl", "channels", "nvls_channels", "pairs", "connected"}
+    assert info["peak_memory_bytes"] > 0
+    assert info["verdict"] == {
+        "word": "no baseline",
+        "change_percent": None,
+        "threshold_percent": None,
+        "p_value": None,
+        "history": 0,
+        "reason": "no baseline of this instance has this test",
+    }
+
+
+def test_a_record_has_the_canaries_before_and_after(first: tuple[Outcome, Path]) -> None:
+    (file,) = first[1].glob("*/*.json")
+    native = json.loads(file.read_text())["canaries"]["native"]
+    assert native["world"] == "2cpu"
+    assert {len(times) for took in native["canaries"].values() for times in took.values()} == {1}
+
+
+def test_both_bandwidths_are_in_the_record(saved: tuple[Path, Outcome]) -> None:
+    assert saved[1].exit_code == 0, saved[1].output
+    found = [info for info in infos(saved[0]) if "message_bytes" in info]
+    assert [info["message_bytes"] for info in found] == [2**20, 2**22]
+    for info in found:
+        assert info["algorithm_gb_per_s"] == pytest.approx(info["message_bytes"] / info["all_reduce_s"] / 1e9)
+        assert info["bus_gb_per_s"] == info["algorithm_gb_per_s"]  # of two ranks
+
+
+def test_junit_has_the_bandwidths_and_the_verdict(saved: tuple[Path, Outcome]) -> None:
+    for case in ElementTree.parse(saved[0].parent / "junit.xml").iter("testcase"):
+        numbers = {one.get("name"): one.get("value") for one in case.iter("property")}
+        assert numbers["verdict"] == "no baseline"
+        if "all_reduce" in case.get("name", ""):
+            assert float(numbers["bus_gb_per_s"] or 0) > 0
+        else:
+            assert float(numbers["steps_per_s"] or 0) > 0
+
+
+def test_the_curve_is_a_table_at_the_end(saved: tuple[Path, Outcome]) -> None:
+    _, found, below = saved[1].output.partition("bare all-reduces on 2cpu, float32\n")
+    assert found
+    assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
+
+
+def test_a_test_that_became_slower_fails_and_is_explained(first: tuple[Outcome, Path]) -> None:
+    arguments = (FILES[0], STEADY, "-k", "single", *QUICK, "--min-slowdown=100")
+    outcome = pytest_perf(first[1], *arguments, variables={STEP_MS: "200"})
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(r"^slower by \d+\.\d % \(threshold ", outcome.output, re.MULTILINE)
+    assert "where a step of steady on 1cpu goes" in outcome.output
+    assert "Traceback" not in outcome.output + outcome.errors

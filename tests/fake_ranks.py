@@ -1,0 +1,213 @@
+"""Ranks that answer from a table, for runs of pytest that test storage, JUnit, tables and options, not ranks.
+
+A plugin: ``pytest perf ... -p tests.fake_ranks``. No process is started and nothing is measured. The table is ANSWERS;
+how long a step takes is in ``STEP_MS`` of the environment, as for the workload ``steady`` of live ranks.
+"""
+
+import os
+import platform
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any
+
+from fixtures.launch import rank_sets
+from fixtures.launch.protocol import (
+    AllReduceRequest,
+    AllReduceResult,
+    BreakdownRequest,
+    CanaryRequest,
+    CanaryResult,
+    NcclChoicesRequest,
+    NcclLogRequest,
+    SmallProblemRequest,
+    SmallProblemResult,
+    SoftwareRequest,
+    TrainRequest,
+    TrainResult,
+    to_json,
+)
+from fixtures.launch.rank_set import RankSet
+from fixtures.machine.nccl_log import Choices
+from fixtures.matrix.all_reduces import ALL_REDUCES
+from fixtures.matrix.configs import find_config
+from fixtures.matrix.worlds import World, parse_world
+from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from tests.workloads_for_tests import STEP_MS
+
+# Name, bytes and elements of each parameter's gradient, of the model of the workload ``steady``.
+PARAMETERS = [("0.weight", 16384, 4096), ("0.bias", 256, 64), ("2.weight", 16384, 4096), ("2.bias", 256, 64)]
+GRADIENT_BYTES = sum(size for _, size, _ in PARAMETERS)
+COMPUTE_MS, COMMUNICATION_MS = 1.0, 0.25
+
+# The answer of this rank. Any: the arguments of a request, and a result or what JSON can carry.
+Answer = Callable[[World, int, dict[str, Any]], Any]
+
+
+def step_s() -> float:
+    """Seconds of a step. No two runs take the same time to the last bit, as none that are measured do."""
+    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + 1e-13 * (_began_ns % 10**9))
+
+
+_began_ns = 0
+
+
+def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
+    asked = TrainRequest(**arguments)
+    config = find_config(asked.config)
+    lossy = config.hook in ("bf16", "fp16")
+    ddp = asked.config != "single"
+    # Nor do two configs.
+    own = 1 + 1e-6 * (zlib.crc32(f"{asked.config} {world.name}".encode()) % 1000)
+    steps = [step_s() * own * (1 + 0.001 * (number % 3)) for number in range(asked.steps)]
+    wire_bytes = 2 * (world.size - 1) * GRADIENT_BYTES // (2 if lossy else 1)
+    return TrainResult(
+        step_s=steps,
+        phases_s={
+            "input": [0.0001] * len(steps),
+            "forward": [step - 0.0011 for step in steps],
+            "backward": [0.0008] * len(steps),
+            "optimizer": [0.0002] * len(steps),
+        },
+        lead_s=None,
+        spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1, "alone": 0.1},
+        peak_memory_bytes=100_000_000 + rank,
+        bucket_bytes=[GRADIENT_BYTES] if ddp else [],
+        buckets=[PARAMETERS] if ddp else [],
+        wire_bytes_per_step=wire_bytes,
+        wire_dtype="bfloat16" if lossy else "float32",
+        issued_bytes_per_step=wire_bytes if asked.traces and world.size > 1 else None,
+        issued_dtypes=["float32"] if asked.traces and world.size > 1 else None,
+        gradient_error=(2e-3 if lossy else 0.0) if asked.check_gradients and ddp else None,
+        gradient_lossless=not lossy if asked.check_gradients and ddp else None,
+        gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
+        backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
+    )
+
+
+def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreakdown:
+    compute_ns, communication_ns = round(1e6 * COMPUTE_MS), round(1e6 * COMMUNICATION_MS) if world.size > 1 else 0
+    length_ns = round(1e9 * step_s())
+    all_reduce = Collective(
+        what="all_reduce",
+        ns=communication_ns,
+        start_ns=500_000,
+        ready_ns=400_000,
+        exposed_ns=communication_ns,
+        elements=GRADIENT_BYTES // 4,
+        dtype="float32",
+    )
+    step = StepBreakdown(
+        name="Batch 11",
+        length_ns=length_ns,
+        compute_ns=compute_ns,
+        exposed_communication_ns=communication_ns,
+        exposed_copy_ns=0,
+        idle_ns=length_ns - compute_ns - communication_ns,
+        communication_ns=communication_ns,
+        collectives=(all_reduce,) if world.size > 1 else (),
+        copies={},
+        phase_ns={"get batch": 100_000, "forward": length_ns - 1_100_000, "backward": 800_000},
+        starved_ns=0,
+        unfed_ns=0,
+        ahead_ns=None,
+        waits=0,
+        waits_ns=0,
+    )
+    return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(step,) * 5)
+
+
+def _all_reduce(world: World, rank: int, arguments: dict[str, Any]) -> AllReduceResult:
+    asked = AllReduceRequest(**arguments)
+    return AllReduceResult(step_s=[1e-4 + ALL_REDUCES[asked.collective].bytes / 1e10] * asked.steps)
+
+
+def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
+    one = {"matrix_product_256": 1e-4, "memory_copy_16mb": 2e-3}
+    between = {"all_reduce_64kb": 2e-4, "all_reduce_4mb": 3e-3} if parse_world(arguments["world"]).size > 1 else {}
+    return CanaryResult(times_s={name: [time_s] * 15 for name, time_s in (one | between).items()})
+
+
+def _describe(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    if rank != 0:
+        return None
+    return {
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "cuda": None,
+        "nccl": None,
+        "cudnn": None,
+        "device": None,
+        "packages": {},
+        "modules": dict.fromkeys(arguments["modules"]),
+        "variables": {"OMP_NUM_THREADS": "1"},
+    }
+
+
+def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallProblemResult:
+    asked = SmallProblemRequest(**arguments)
+    return SmallProblemResult(losses=[1 / (1 + step) for step in range(0, asked.steps + 1, asked.every)])
+
+
+# Function -> its answer.
+ANSWERS: dict[str, Answer] = {
+    TrainRequest.function: _train,
+    BreakdownRequest.function: _break_down,
+    NcclChoicesRequest.function: lambda world, rank, arguments: Choices(),
+    NcclLogRequest.function: lambda world, rank, arguments: "",
+    AllReduceRequest.function: _all_reduce,
+    CanaryRequest.function: _time_canaries,
+    SoftwareRequest.function: _describe,
+    SmallProblemRequest.function: _train_small,
+}
+
+
+class FakeRankSet(RankSet):
+    """A set without processes."""
+
+    _up = False
+
+    @property
+    def alive(self) -> bool:
+        return self._up
+
+    def start(self) -> None:
+        self._up = True
+
+    def await_ready(self) -> None:
+        """They are."""
+
+    def join(self, world: World) -> None:
+        """They form every world."""
+
+    def await_joined(self) -> None:
+        """They have."""
+
+    def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
+        self._up = True
+        answer = ANSWERS[function]
+        return [to_json(answer(world, rank, arguments)) for rank in range(world.size)]
+
+    def dismiss(self) -> None:
+        """There is nobody."""
+
+    def close(self, *, patience_s: float = 0) -> None:
+        self._up = False
+
+
+@contextmanager
+def _nobody_else(on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Nothing is measured, so no run need be waited for."""
+    yield
+
+
+def pytest_configure() -> None:
+    """For the rest of this process."""
+    from fixtures.session import launches  # a plugin itself, which pytest is to import
+
+    global _began_ns
+    _began_ns = time.time_ns()
+    setattr(rank_sets, "RankSet", FakeRankSet)  # noqa: B010
+    setattr(launches, "sole_use_of_the_machine", _nobody_else)  # noqa: B010

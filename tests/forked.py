@@ -1,0 +1,164 @@
+"""Commands run in forks of one warm process: each costs what it does, not the start of Python and its imports.
+
+``perf`` and ``command`` are ``pytest_perf`` and ``run`` of command_line.py with fake ranks (fake_ranks.py). A run has a
+process of its own, so nothing that it changes reaches another. ``python -m tests.forked`` is the warm process: it takes
+a JSON object a line and answers each with an exit code.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import traceback
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tests.command_line import ENVIRONMENT, ROOT, Outcome
+
+_DEADLINE_S = 120
+
+
+def perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
+    """``pytest`` with these arguments, environment variables and fake ranks; its baselines are in ``storage``."""
+    return _fork("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments, variables=variables)
+
+
+def command(*arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
+    """``python -m fixtures`` with these arguments."""
+    return _fork("fixtures", *map(str, arguments), variables=variables)
+
+
+def pytest(*arguments: str, variables: dict[str, str] | None = None) -> Outcome:
+    """``pytest`` with these arguments alone."""
+    return _fork("pytest", *arguments, variables=variables)
+
+
+def _fork(module: str, *arguments: str, variables: dict[str, str] | None) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="forked-") as name:
+        files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
+        asked = {"module": module, "arguments": arguments, "variables": ENVIRONMENT | (variables or {}), **files}
+        code = _ask(asked)
+        output, errors = (Path(file).read_text(errors="replace") for file in files.values())
+    return Outcome(exit_code=code, output=output, errors=errors)
+
+
+def _ask(asked: dict[str, Any]) -> int:
+    process = _warm()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(asked).encode() + b"\n")
+    process.stdin.flush()
+    ready, _, _ = select.select([process.stdout], [], [], _DEADLINE_S)
+    line = process.stdout.readline() if ready else b""
+    if not line:
+        process.kill()
+        _warm.cache_clear()
+        raise AssertionError(f"no answer within {_DEADLINE_S} s: {asked}")
+    return int(line)
+
+
+@cache
+def _warm() -> subprocess.Popen[bytes]:
+    """Started when it is first asked; ends when its stdin does."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.forked"],
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"},  # a fork has one thread
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+    def end() -> None:
+        process.kill()
+        process.communicate()
+
+    atexit.register(end)
+    return process
+
+
+# In the warm process
+
+
+def main() -> None:
+    """Import what all runs import, then fork for each that is asked for."""
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    import pytest
+
+    with tempfile.TemporaryDirectory() as storage, contextlib.redirect_stdout(sys.stderr):
+        warm = [
+            "perf",
+            "--collect-only",
+            "-p",
+            "no:terminal",
+            "-p",
+            "no:cacheprovider",
+            f"--benchmark-storage={storage}",
+        ]
+        if code := pytest.main(warm):
+            sys.exit(f"collecting in the warm process ended with {code}")
+    for module in ("fixtures.__main__", "fixtures.report.drift", "scipy.stats", "torch", "tests.fake_ranks"):
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            answers.close()
+            _run(json.loads(line))
+        _, status = os.waitpid(pid, 0)
+        answers.write(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _run(asked: dict[str, Any]) -> NoReturn:
+    """In a fork: the command, as if Python had just been started for it."""
+    for number, stream in ((1, "stdout"), (2, "stderr")):
+        descriptor = os.open(asked[stream], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+    vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
+    os.environ.update(asked["variables"])
+    if "PYTHONPATH" in asked["variables"]:
+        sys.path[1:1] = asked["variables"]["PYTHONPATH"].split(os.pathsep)
+    code = 1
+    try:
+        code = _called(asked["module"], asked["arguments"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _called(module: str, arguments: list[str]) -> int:
+    import pytest
+
+    from fixtures import __main__
+
+    if module == "fixtures":
+        sys.argv = [str(ROOT / "fixtures/__main__.py"), *arguments]
+        return __main__.main(arguments)
+    sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
+    from tests import fake_ranks
+
+    fake_ranks.pytest_configure()
+    return int(pytest.main(arguments))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""PowerSGD hooks with planted bugs: torch's hook, with its state changed before a bucket or the bucket after it.
+
+To add one, write a function of the state and the bucket under ``@before`` or ``@after``, with the check that must catch
+it. Its docstring names the bug.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+from torch.futures import Future
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import HOOKS
+
+# Any: torch's PowerSGDState has no types.
+Change = Callable[[Any, GradBucket], None]
+
+SOUND = HOOKS["powersgd_rank1"]
+# Broken hooks, each with the check that must catch it.
+CAUGHT_BY: list[tuple[Hook, Check]] = []
+
+
+def _nothing(state: Any, bucket: GradBucket) -> None:
+    """No change."""
+
+
+def _mutant(change: Change, caught_by: Check, *, before: Change = _nothing, after: Change = _nothing) -> Hook:
+    def build(ddp: Any) -> tuple[Any, Any]:
+        assert SOUND.build is not None
+        state, powersgd = SOUND.build(ddp)
+
+        def hook(state: Any, bucket: GradBucket) -> Future[Tensor]:
+            compresses = state.iter >= state.start_powerSGD_iter
+            if compresses:
+                before(state, bucket)
+            powersgd(state, bucket).wait()
+            if compresses:
+                after(state, bucket)
+            done: Future[Tensor] = Future()
+            done.set_result(bucket.buffer())
+            return done
+
+        return state, hook
+
+    broken = replace(SOUND, name=f"tests.mutants.powersgd:{change.__name__}", build=build)
+    CAUGHT_BY.append((broken, caught_by))
+    return broken
+
+
+def before(caught_by: Check) -> Callable[[Change], Hook]:
+    return lambda change: _mutant(change, caught_by, before=change)
+
+
+def after(caught_by: Check) -> Callable[[Change], Hook]:
+    return lambda change: _mutant(change, caught_by, after=change)
+
+
+@after(Check.POWERSGD_FOLLOW)
+def wrong_transpose(state: Any, bucket: GradBucket) -> None:
+    """Q P^T instead of P Q^T, read as an n by m matrix."""
+    for matrix in bucket.gradients():
+        if matrix.ndim == 2:
+            matrix.copy_(matrix.reshape(matrix.shape[1], matrix.shape[0]).t().clone())
+
+
+@after(Check.POWERSGD_FOLLOW)
+def a_thousandth_too_large(state: Any, bucket: GradBucket) -> None:
+    """Multiplied by 1.001."""
+    bucket.buffer().mul_(1.001)
+
+
+@after(Check.POWERSGD_FOLLOW)
+def vectors_are_divided_twice(state: Any, bucket: GradBucket) -> None:
+    """Vectors, which are not compressed, are halved once more."""
+    for gradient in bucket.gradients():
+        if gradient.ndim == 1:
+            gradient.div_(2)
+
+
+@after(Check.POWERSGD_FOLLOW)
+def forgets_some_of_what_it_left_out(state: Any, bucket: GradBucket) -> None:
+    """The memory of the first elements is lost."""
+    for memory in state.error_dict.values():
+        memory[:50] = 0
+
+
+@before(Check.POWERSGD_FOLLOW)
+def starts_a_step_late(state: Any, bucket: GradBucket) -> None:
+    """The first step that should compress is a plain mean."""
+    state.start_powerSGD_iter = SOUND.first_step + 1
+
+
+@before(Check.POWERSGD_RECOVER)
+def loses_a_direction(state: Any, bucket: GradBucket) -> None:
+    """One less than full rank."""
+    state.matrix_approximation_rank = 23
+
+
+@before(Check.POWERSGD_CONVERGE)
+def loses_its_warm_start(state: Any, bucket: GradBucket) -> None:
+    """Every step starts from the same random Q."""
+    for q in state.q_memory_dict.values():
+        q.copy_(torch.randn(q.shape, generator=torch.Generator().manual_seed(1)))
+
+
+@after(Check.POWERSGD_RELATE)
+def rounds_to_a_grid(state: Any, bucket: GradBucket) -> None:
+    """Values are rounded to multiples of 1/1024, whatever their size."""
+    bucket.buffer().mul_(1024).round_().div_(1024)
+
+
+@after(Check.POWERSGD_VANISH)
+def adds_an_epsilon(state: Any, bucket: GradBucket) -> None:
+    """Zero becomes 1e-30."""
+    bucket.buffer().add_(1e-30)

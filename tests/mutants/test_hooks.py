@@ -1,0 +1,141 @@
+"""The gradient checks catch every hook with a planted bug and pass every sound one."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.cases.injected import SHAPES, kinds_for
+from fixtures.gradients.training import EVERY, MOST_EXCESS_PERCENT, SEEDS, STEPS, effect
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import SmallProblemRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import HOOKS, find_hook
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+from fixtures.records.training_effect import Effect
+from tests.mutants import hooks as mutants
+from tests.mutants import powersgd as powersgd_mutants
+from tests.mutants.hooks import MUTANTS, SOUND, WIRE_MUTANTS
+
+WORLDS = [World(backend="gloo", size=size) for size in (3, 2)]
+OPTIONS = ("bucket_1kb", "default")
+EVERY_CASE = list(product(WORLDS, OPTIONS))
+SOME_CASES = list(zip(WORLDS, OPTIONS, strict=True))
+# Arguments for each check of PowerSGD.
+POWERSGD: dict[Check, dict[str, object]] = {
+    Check.POWERSGD_FOLLOW: {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}},
+    Check.POWERSGD_RECOVER: {
+        "shapes": [(60, 24), (24, 60)],
+        "changes": {"matrix_approximation_rank": 24, "min_compression_rate": 0, "use_error_feedback": False},
+    },
+    Check.POWERSGD_CONVERGE: {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}},
+    Check.POWERSGD_RELATE: {
+        "shapes": [(60, 48)],
+        "relation": "scaled_down",
+        "changes": {"orthogonalization_epsilon": 0},
+    },
+    Check.POWERSGD_VANISH: {"shapes": [(60, 50), (33,)], "changes": {}},
+}
+RANK_TIMEOUT_S, SHORT_RANK_TIMEOUT_S = 60.0, 3.0
+
+
+def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **arguments: object) -> list[str]:
+    """The violations that a check finds in this hook; a failure of the ranks counts as one."""
+    (ranks,) = three_ranks.of(INTERCONNECTS["native"])
+    hangs = hook == mutants.rank_1_skips_a_collective
+    ranks.rank_timeout_s = SHORT_RANK_TIMEOUT_S if hangs else RANK_TIMEOUT_S
+    arguments["hook"] = hook.name
+    doing = f"{check} of {hook.name} on {world.name}"
+    try:
+        results = ranks.run(world, check.path, arguments, doing=doing)
+    except RankFailure as failure:
+        return [str(failure)]  # it begins with ``doing``
+    return [f"{doing}: {line}" for result in results for line in result["violations"]]
+
+
+def against(three_ranks: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:
+    """The violations that ``perf/test_gradients.py`` would find, one kind of gradient after the other."""
+    kinds = kinds_for(eight_bits=hook.eight_bits, option=option)
+    for kind, shapes, steps in [*((kind, SHAPES, 3) for kind in kinds), (kinds[0], SHAPES[:3], 20)]:
+        arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps, "seed": 0}
+        yield from ask(three_ranks, Check.DDP_OPTIONS, hook, world, option=option, **arguments)
+
+
+def of_powersgd(three_ranks: RankSets, hook: Hook, check: Check) -> list[str]:
+    arguments: dict[str, object] = {"option": "default", "seed": 0, **POWERSGD[check]}
+    return ask(three_ranks, check, hook, WORLDS[-1], **arguments)
+
+
+def trained(three_ranks: RankSets, hook: str) -> Effect:
+    """The effect that ``perf/test_training.py`` would measure."""
+    (ranks,) = three_ranks.of(INTERCONNECTS["native"])
+    two = WORLDS[-1]
+
+    def curve(hook: str, seed: int) -> list[float]:
+        request = SmallProblemRequest(hook=hook, world=two.name, seed=seed, steps=STEPS, every=EVERY)
+        return ranks.ask(two, request, doing=hook)[0].losses
+
+    curves, reference = ([curve(name, seed) for seed in SEEDS] for name in (hook, "none"))
+    return effect(short(find_hook(hook)), two.name, curves, reference)
+
+
+def short(named: Hook | Check) -> str:
+    """The name without its module."""
+    return (named.name if isinstance(named, Hook) else named).rpartition(":")[2]
+
+
+@pytest.mark.parametrize("hook", MUTANTS, ids=short)
+def test_a_broken_hook_is_caught(three_ranks: RankSets, hook: Hook) -> None:
+    first = next((line for case in EVERY_CASE for line in against(three_ranks, hook, *case)), None)
+    assert first, f"{hook.name} survived {', '.join(f'{option} on {world.name}' for world, option in EVERY_CASE)}"
+
+
+def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(three_ranks: RankSets) -> None:
+    arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
+    assert ask(three_ranks, Check.DDP_OPTIONS, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
+
+
+@pytest.mark.parametrize("hook", WIRE_MUTANTS, ids=short)
+def test_a_hook_that_sends_something_else_is_caught(three_ranks: RankSets, hook: Hook) -> None:
+    first = next((line for world in WORLDS for line in ask(three_ranks, Check.WIRE, hook, world)), None)
+    assert first, f"{hook.name} survived {', '.join(world.name for world in WORLDS)}"
+
+
+@pytest.mark.parametrize("hook", [*SOUND, *WIRE_MUTANTS], ids=short)
+def test_right_values_are_not_flagged(three_ranks: RankSets, hook: Hook) -> None:
+    for case in SOME_CASES:
+        assert list(against(three_ranks, hook, *case)) == []
+
+
+@pytest.mark.parametrize("hook", SOUND, ids=short)
+def test_right_bytes_are_not_flagged(three_ranks: RankSets, hook: Hook) -> None:
+    for world in WORLDS:
+        assert ask(three_ranks, Check.WIRE, hook, world) == []
+
+
+@pytest.mark.parametrize(
+    ("hook", "check"),
+    [pytest.param(hook, check, id=f"{short(hook)}-{short(check)}") for hook, check in powersgd_mutants.CAUGHT_BY],
+)
+def test_a_broken_powersgd_is_caught(three_ranks: RankSets, hook: Hook, check: Check) -> None:
+    assert of_powersgd(three_ranks, hook, check)
+
+
+@pytest.mark.parametrize("check", POWERSGD, ids=short)
+def test_a_sound_powersgd_is_not(three_ranks: RankSets, check: Check) -> None:
+    assert of_powersgd(three_ranks, powersgd_mutants.SOUND, check) == []
+
+
+def test_training_shows_what_keeps_a_third(three_ranks: RankSets) -> None:
+    assert trained(three_ranks, mutants.bf16_keeps_a_third.name).least_excess_percent > MOST_EXCESS_PERCENT
+
+
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS.values() if hook.promise != "low_rank"], ids=short)
+def test_the_originals_are_not_flagged(three_ranks: RankSets, hook: Hook) -> None:
+    """Under one option; perf/test_gradients.py has them under every one."""
+    if reason := hook.why_not_on_gloo():
+        pytest.skip(reason)
+    assert list(against(three_ranks, hook, WORLDS[-1], "bucket_1kb")) == []

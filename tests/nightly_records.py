@@ -1,0 +1,76 @@
+"""Records of a nightly run made by hand, in files."""
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fixtures.records.schema import SCHEMA
+from fixtures.stats.change_estimates import Change
+from fixtures.stats.changepoints import Series, find_changes
+
+HERE = "8x-nvidia-h200-nv18"
+DDP = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-ddp]"
+BF16 = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-bf16]"
+START = datetime(2026, 9, 1, 3, 0, tzinfo=UTC)
+
+# ln of step times, shape (tests, nights).
+Logs = NDArray[np.float64]
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+def benchmark(test: str, step_s: float, **info: object) -> Record:
+    known = {"workload": "vit_l_32", "instance": HERE, "interconnect": "native", "launch_medians_s": [step_s] * 3}
+    return {"fullname": test, "extra_info": {**known, "steps_per_s": 1 / step_s, "transport": {"P2P": 16}, **info}}
+
+
+def night(number: int, *benchmarks: Record, **environment: object) -> Record:
+    known = {"torch": "2.14.0", "driver": "580.1", "host": "gpu-3", "clocks": [{"sm_mhz": number}], "variables": {}}
+    return {
+        "schema": SCHEMA,
+        "finished": (START + timedelta(days=number)).isoformat(),
+        "environment": {**known, **environment},
+        "commit_info": {"id": "0123456789abcdef", "dirty": False},
+        "benchmarks": list(benchmarks),
+    }
+
+
+def write(folder: Path, number: int, record: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    # In no order of names: it is the date that counts.
+    file = folder / f"{(number * 37) % 101:03}.json"
+    file.write_text(record if isinstance(record, str) else json.dumps(record))
+    return file
+
+
+def write_forty_nights(folder: Path) -> Path:
+    """From night 25 on DDP is 5 % slower, with another torch and transport; BF16 stays; a night's noise is 0.5 %."""
+    random = np.random.default_rng(4)
+    for number in range(40):
+        after = number >= 25
+        ddp = 0.1 * (1.05 if after else 1) * math.exp(random.normal(0, 0.005))
+        transport = {"SHM": 16} if after else {"P2P": 16}
+        tests = [benchmark(DDP, ddp, transport=transport), benchmark(BF16, 0.08 * math.exp(random.normal(0, 0.005)))]
+        write(folder, number, night(number, *tests, torch="2.15.0" if after else "2.14.0"))
+    return folder
+
+
+def nights(tests: int, count: int, *, seed: int) -> Logs:
+    """Shape (tests, count)."""
+    random = np.random.default_rng(seed)
+    common = random.normal(0, 0.007, count)
+    return (
+        math.log(0.1)
+        + common
+        + random.normal(0, 0.007, (tests, count))
+        + random.normal(0, 0.005 / math.sqrt(3), (tests, count))
+    )
+
+
+def changes_in(logs: Logs, *, alpha: float = 0.01) -> list[list[Change]]:
+    return find_changes([Series(nights=tuple(range(len(test))), logs=tuple(test)) for test in logs], alpha=alpha)

@@ -1,0 +1,126 @@
+"""Faults of a rank, one function each: rank 1 fails, mostly while rank 0 waits for it in an all-reduce.
+
+The functions run inside ranks, named like ``tests.ranks.rank_faults:sleeps``. To add a fault, write its function here
+and describe it in ANNOUNCED or SILENT of test_rank_sets.py.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+from torch import distributed
+
+from fixtures.launch.channel import Channel
+from fixtures.ranks.context import RankContext
+
+
+def pid(ctx: RankContext) -> int:
+    """No fault: return the process id."""
+    return os.getpid()
+
+
+def knows_pytest(ctx: RankContext) -> bool:
+    """No fault: return True if this process has imported pytest."""
+    return "_pytest" in sys.modules
+
+
+def total(ctx: RankContext) -> float:
+    """No fault: return the sum of 1, 2, ... over the ranks of the world."""
+    mine = torch.tensor([1.0 + ctx.rank])
+    distributed.all_reduce(mine)
+    return mine.item()
+
+
+def five_megabytes(ctx: RankContext) -> str:
+    """No fault: return a value that is too large for one write to a socket."""
+    return str(ctx.rank) * 5_000_000
+
+
+def raises_in_step_7(ctx: RankContext) -> None:
+    """Rank 1 raises in the backward pass of step 7, and leaves a running child process."""
+    if ctx.rank == 1:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    for step in range(8):
+        ctx.beat(step, "backward")
+        if step == 7 and ctx.rank == 1:
+            raise ValueError("the gradients are gone")
+        total(ctx)
+
+
+def runs_out_of_memory(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        raise MemoryError
+
+
+def imports_what_is_not_there(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+
+
+def answers_what_json_cannot_carry(ctx: RankContext) -> object:
+    return object() if ctx.rank == 1 else None
+
+
+def leaves_a_worker_behind(ctx: RankContext) -> None:
+    """Rank 1 dies, and its forked child keeps the channel open, like a DataLoader's worker."""
+    if ctx.rank == 1:
+        if os.fork() == 0:
+            time.sleep(1000)
+        os._exit(3)
+    total(ctx)
+
+
+def is_killed_in_mid_frame(ctx: RankContext) -> None:
+    """Rank 1 dies after sending half of an answer."""
+    if ctx.rank == 1:
+        os.write(_channel().fileno(), b"\x40\x00\x00\x00{")
+        os.kill(os.getpid(), signal.SIGKILL)
+    total(ctx)
+
+
+def segfaults(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    total(ctx)
+
+
+def answers_with_a_late_frame(ctx: RankContext) -> None:
+    """Rank 1 sends an answer to an earlier call before the answer to this call."""
+    if ctx.rank == 1:
+        _channel().send({"sequence": 1, "value": "late"})
+    total(ctx)
+
+
+def is_stopped(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    total(ctx)
+
+
+def sleeps(ctx: RankContext) -> None:
+    if ctx.rank == 1:
+        ctx.beat(4, "forward")
+        time.sleep(1000)
+    total(ctx)
+
+
+def calls_another_collective(ctx: RankContext) -> None:
+    """Rank 1 is in a barrier, one step behind rank 0; both hang."""
+    if ctx.rank == 1:
+        ctx.beat(4, "optimizer step")
+        distributed.barrier()
+    ctx.beat(5, "backward")
+    total(ctx)
+
+
+def _channel() -> Channel:
+    """Return this rank's end of the channel, from the frame of its main loop."""
+    frame = sys._getframe()
+    while "channel" not in frame.f_locals:
+        assert frame.f_back is not None
+        frame = frame.f_back
+    channel: Channel = frame.f_locals["channel"]
+    return channel

@@ -1,0 +1,108 @@
+"""Code inside a rank for test_pasted_lines.py: a measured config, and the lines for users to paste."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
+
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.wrapping import wrap
+
+# Past the first compressed step of every hook.
+_STEPS = 6
+
+Registered = tuple[Callable[..., Any], Any]
+
+
+def measured_and_pasted(ctx: RankContext, *, config: str, world: str) -> dict[str, dict[str, Any]]:
+    """Return ``measured`` and ``pasted``: the settings, hook, state, and gradients after some steps of each."""
+    ours = wrap(_model(), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device).module
+    assert isinstance(ours, DistributedDataParallel)
+    theirs, registered = _paste(CONFIGS[config].lines(), ctx.rank)
+    return {
+        "measured": _described(ours, [(_unwrapped(hook), state) for hook, state in ours._comm_hooks], ctx.rank),
+        "pasted": _described(theirs, registered, ctx.rank),
+    }
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 48))
+
+
+def _paste(lines: tuple[str, ...], local_rank: int) -> tuple[DistributedDataParallel, list[Registered]]:
+    """Execute the lines on ``model``, adapted to the CPU: DDP takes no device, and some hooks need a wrapper."""
+    registered: list[Registered] = []
+
+    def register(model: DistributedDataParallel, state: Any, hook: Callable[..., Any]) -> None:
+        registered.append((hook, state))
+        model.register_comm_hook(state, _one_after_another(hook))
+
+    source = "\n".join(lines)
+    if "device_ids=[local_rank]" not in source:
+        raise AssertionError(f"the lines have no device_ids:\n{source}")
+    source = source.replace(", device_ids=[local_rank]", "").replace("model.register_comm_hook(", "register(model, ")
+    names: dict[str, Any] = {"model": _model(), "local_rank": local_rank, "register": register}
+    exec(source, names)
+    return names["model"], registered
+
+
+def _one_after_another(hook: Callable[..., Any]) -> Callable[[Any, GradBucket], Future[Tensor]]:
+    """Wrap a hook under another name to pass DDP's check for bf16, and wait for its collectives (pytorch#48478)."""
+
+    def renamed(state: Any, bucket: GradBucket) -> Future[Tensor]:
+        done: Future[Tensor] = Future()
+        done.set_result(hook(state, bucket).wait())
+        return done
+
+    return renamed
+
+
+def _unwrapped(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the hook inside the wrapper that the suite registers on gloo."""
+    if hook.__module__ != wrap.__module__:
+        raise AssertionError(f"the suite registered {hook.__module__}.{hook.__qualname__} without a wrapper")
+    (inner,) = _functions_in(hook)
+    return inner
+
+
+def _functions_in(function: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """Return the functions in a closure."""
+    return [cell.cell_contents for cell in function.__closure__ or () if callable(cell.cell_contents)]
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    """Return ``module.function``, with the wrapped functions in brackets."""
+    inner = [_name(function) for function in _functions_in(hook)]
+    return f"{hook.__module__}.{hook.__qualname__}" + (f"({', '.join(inner)})" if inner else "")
+
+
+def _described(ddp: DistributedDataParallel, hooks: list[Registered], rank: int) -> dict[str, Any]:
+    hook, state = hooks[0] if hooks else (None, None)
+    settings = {
+        "hooks": len(hooks),
+        "hook": hook and _name(hook),
+        # The constructor arguments, because no step has run yet.
+        "state": state and dict(inspect.getmembers(state, lambda value: isinstance(value, bool | int | float))),
+        "bucket_bytes_cap": ddp.bucket_bytes_cap,
+        "static_graph": ddp.static_graph,
+        "gradient_as_bucket_view": ddp.gradient_as_bucket_view,
+        "find_unused_parameters": ddp.find_unused_parameters,
+    }
+    generator = torch.Generator().manual_seed(rank)
+    for _ in range(_STEPS):
+        ddp.zero_grad()
+        ddp(torch.randn(8, 48, generator=generator)).square().mean().backward()
+    return {
+        "settings": settings,
+        "compressed": bool(getattr(state, "p_memory_dict", None)),
+        "gradients": [p.grad.flatten().tolist() for p in ddp.parameters() if p.grad is not None],
+    }

@@ -1,0 +1,20 @@
+"""The bucket layout that advice predicts is the one that DDP makes."""
+
+import pytest
+
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.trace.advice import bucket_layout
+
+
+@pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_10mb", "static_graph"])
+def test_the_layout_is_that_of_ddp(two_ranks: RankSets, config: str) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(workload="vit_tiny", config=config, world="2cpu", steps=1, warmup=4)
+    result = ranks.ask(parse_world("2cpu"), request, doing=config)[0]
+    layout = bucket_layout([size for size, _ in reversed(result.gradients)], CONFIGS[config].bucket_cap_mb)
+    assert len(layout) == len(result.bucket_bytes)
+    assert layout == pytest.approx(result.bucket_bytes, rel=0.05)  # gradients of a layer may change places

@@ -1,0 +1,57 @@
+"""A loader whose workers are too slow: several batches arrive at about the same time, then all steps wait."""
+
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from fixtures.launch.protocol import BreakdownRequest, TrainRequest, TrainResult
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.feed import loader_workers
+from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+
+WORLD = parse_world("1cpu")
+WORKERS = loader_workers(WORLD)
+# Workload -> seconds that its workers need per batch. A step without waiting takes 100 ms.
+STARVED = {"starved": 0.4, "just_starved": 0.13}
+
+
+def run(ranks: RankSets, function: str, **arguments: Any) -> Any:
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    return launch.run(WORLD, function, arguments, doing="being starved")
+
+
+def trained(ranks: RankSets, workload: str, **more: Any) -> TrainResult:
+    reference = f"tests.workloads_for_tests:{workload}"
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(workload=reference, config="feed_loader", world=WORLD.name, warmup=1, **more)
+    return launch.ask(WORLD, request, doing="being starved")[0]
+
+
+@pytest.mark.parametrize("workload", STARVED)
+def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, workload: str) -> None:
+    """Batches that were ready after the first step do not count, and a round counts as one step."""
+    answer = trained(two_ranks, workload, steps=2 * WORKERS)
+    assert len(answer.step_s) == 2
+    assert median(answer.step_s) == pytest.approx(STARVED[workload], rel=0.15)
+
+
+def test_fewer_steps_than_workers_are_a_round(two_ranks: RankSets) -> None:
+    assert len(trained(two_ranks, "just_starved", steps=1).step_s) == 1
+
+
+def profiled(ranks: RankSets, workload: str, trace: Path) -> Breakdown:
+    trained(ranks, workload, steps=1, traces=[str(trace)])
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    return over_ranks(launch.ask(WORLD, BreakdownRequest(traces=[str(trace)], keep=True), doing="reading"))
+
+
+@pytest.mark.parametrize("workload", STARVED)
+def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str, tmp_path: Path) -> None:
+    """Batches loaded while the profiler started do not count."""
+    step = profiled(two_ranks, workload, tmp_path / "rank0.json")
+    assert len(step.ranks[0].steps) % WORKERS == 0
+    assert step.step_ms == pytest.approx(1e3 * STARVED[workload], rel=0.15)

@@ -1,0 +1,104 @@
+"""The gradient error of a config, measured with the real workload on live ranks."""
+
+from collections import Counter
+
+import pytest
+
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import find_config
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import parse_world
+from fixtures.records.measurement import Launch, Measurement
+
+
+def launched(
+    two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny", warmup: int = 4
+) -> Launch:
+    (launch,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(workload=workload, config=config, world=world, steps=1, warmup=warmup, check_gradients=True)
+    return Launch.of(launch.ask(parse_world(world), request, doing=config), Counter())
+
+
+def error_of(two_ranks: RankSets, config: str) -> float:
+    error = launched(two_ranks, config).gradient_error
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize("config", ["ddp", "ddp_default", "static_graph_bucket_view", "bucket_10mb"])
+def test_a_lossless_config_delivers_the_mean(two_ranks: RankSets, config: str) -> None:
+    assert error_of(two_ranks, config) <= 2**-23  # two roundings of float32
+
+
+@pytest.mark.parametrize(("config", "unit_roundoff"), [("bf16", 2**-8), ("fp16", 2**-11)])
+def test_half_precision_errs_by_about_its_unit_roundoff(two_ranks: RankSets, config: str, unit_roundoff: float) -> None:
+    assert unit_roundoff / 20 < error_of(two_ranks, config) < 3 * unit_roundoff
+
+
+@pytest.mark.parametrize("config", ["no_comm", "powersgd_rank1"])
+def test_what_is_not_the_mean_errs_by_a_good_part_of_it(two_ranks: RankSets, config: str) -> None:
+    assert error_of(two_ranks, config) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("config", "lossless"),
+    [
+        ("ddp", True),
+        ("static_graph_bucket_view", True),
+        ("tests.hooks_for_tests:lossless", True),
+        ("tests.hooks_for_tests:one_in_ten_thousand_off", False),
+        ("bf16", False),
+        ("fp16", False),
+        ("powersgd_rank4", False),
+    ],
+)
+def test_lossless_is_what_was_delivered_not_what_was_promised(two_ranks: RankSets, config: str, lossless: bool) -> None:
+    launch = launched(two_ranks, config)
+    promised = Measurement(
+        workload=WORKLOADS["vit_tiny"],
+        world=parse_world("2cpu"),
+        config=find_config(config),
+        interconnect=INTERCONNECTS["native"],
+        launches=(launch,),
+    )
+    assert launch.gradient_lossless == lossless
+    assert promised.fidelity == ("lossless" if lossless else "lossy")
+
+
+@pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_view"])
+def test_parameters_that_only_some_ranks_use_are_compared_on_all(two_ranks: RankSets, config: str) -> None:
+    launch = launched(two_ranks, config, workload="tests.workloads_for_tests:experts")
+    assert launch.gradient_error is not None
+    assert launch.gradient_error <= 2**-23
+    assert launch.gradient_lossless
+
+
+def test_passes_that_differ_by_themselves_are_no_loss(two_ranks: RankSets) -> None:
+    launch = launched(two_ranks, "ddp", workload="tests.workloads_for_tests:shaky")
+    assert launch.gradient_error is not None
+    assert launch.gradient_error > 2**-22
+    assert launch.gradient_lossless
+
+
+def test_without_ddp_there_is_nothing_to_compare(two_ranks: RankSets) -> None:
+    launch = launched(two_ranks, "single", "1cpu")
+    assert (launch.gradient_error, launch.gradient_lossless) == (None, None)
+
+
+@pytest.mark.parametrize("config", ["powersgd_rank1", "powersgd_rank1_same_shape", "bf16_powersgd_rank1"])
+@pytest.mark.parametrize("warmup", [4, 6])
+def test_powersgd_compresses_a_model_of_several_dtypes_in_every_measured_step(
+    two_ranks: RankSets, config: str, warmup: int
+) -> None:
+    """Under static_graph the first step has no last bucket, and PowerSGD counts steps by last buckets."""
+    launch = launched(two_ranks, config, workload="tests.workloads_for_tests:mixed", warmup=warmup)
+    assert launch.gradient_error is not None
+    assert launch.gradient_error > 0.1  # of a compressed step; without compression it is below 0.01
+
+
+def test_what_is_no_number_is_not_called_lossy(two_ranks: RankSets) -> None:
+    with pytest.raises(RankFailure, match="workload 'not_a_number': its gradients are not finite"):
+        launched(two_ranks, "ddp", workload="tests.workloads_for_tests:not_a_number")

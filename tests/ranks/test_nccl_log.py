@@ -1,0 +1,62 @@
+"""NCCL's log settings in ranks, and the part of the log that belongs to each group; live ranks without NCCL."""
+
+import pytest
+
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSets
+from fixtures.machine.nccl_log import fingerprint
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+from tests import nccl_logs as logs
+
+ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
+LOG = "fixtures.ranks.process_group:nccl_log"
+WRITE = "tests.ranks.rank_nccl:write"
+
+
+@pytest.fixture
+def ranks(two_ranks: RankSets) -> RankSet:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return ranks
+
+
+def call(ranks: RankSet, function: str, world: World = ONE, **arguments: object) -> list[object]:
+    return ranks.run(world, function, arguments, doing="testing the log")
+
+
+def test_measured_ranks_log_nothing_of_a_call_and_profiled_ones_do(two_ranks: RankSets, ranks: RankSet) -> None:
+    profiled = two_ranks.profiled(INTERCONNECTS["native"])
+    told = [call(one, "tests.ranks.rank_nccl:subsystems")[0] for one in (ranks, profiled)]
+    assert [one["NCCL_DEBUG_SUBSYS"] for one in told if isinstance(one, dict)] == ["INIT,ENV", "INIT,ENV,TUNING"]
+
+
+def test_a_groups_log_is_its_own_with_the_version_of_the_process(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_30_START + logs.V2_9)
+    assert call(ranks, LOG) == [logs.V2_30_START + logs.V2_9]
+    call(ranks, LOG, TWO)  # another world, so another group
+    call(ranks, WRITE, TWO, text=logs.V2_22_CUMEM)
+    texts = [str(text) for text in call(ranks, LOG, TWO)]
+    assert texts == ["NCCL version 2.30.3+cuda13.0\n" + logs.V2_22_CUMEM, logs.V2_22_CUMEM]
+    parsed = fingerprint(texts)
+    assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
+
+
+def test_the_choices_of_a_profiled_launch_are_those_since_it_began(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_22_OR_NEAR_TUNING)
+    call(ranks, "fixtures.ranks.process_group:mark_nccl_log")
+    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
+    (choices,) = call(ranks, "fixtures.ranks.trace_breakdown:nccl_choices")
+    assert choices == {"algorithms_percent": {"AllGather": {"Ring/Simple": 100}}, "channels": {}}
+
+
+def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
+    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
+    request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, traces=["trace.json"])
+    ranks.ask(ONE, request, doing="training")
+    assert call(ranks, "fixtures.ranks.trace_breakdown:nccl_choices") == [{"algorithms_percent": {}, "channels": {}}]
+
+
+def test_the_processes_of_a_run_are_its_ranks(two_ranks: RankSets, ranks: RankSet) -> None:
+    pids = call(ranks, WRITE, TWO, text="")
+    assert set(pids) <= set(two_ranks.processes())

@@ -1,0 +1,126 @@
+"""A user's own hook: a broken rule is reported by name; a kept promise gets all gradient tests and a table row."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.replay import violations
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+
+WORLD, ONE = World(backend="gloo", size=2), World(backend="gloo", size=1)
+HERE = "tests.hooks_for_tests"
+CHECK = {"option": "bucket_1kb", "shapes": [[8, 4], [300]], "kinds": ["normal"], "seed": 0}
+
+
+def ask(sets: RankSets, check: Check, world: World = WORLD, /, **arguments: object) -> list[dict[str, Any]]:
+    (ranks,) = sets.of(INTERCONNECTS["native"])
+    return ranks.run(world, check.path, arguments, doing=str(arguments["hook"]))
+
+
+@pytest.fixture(scope="module")
+def lone_rank() -> Iterator[RankSets]:
+    """A rank that hooks may end: each test after that starts one process, not three."""
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    yield sets
+    sets.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("raises", r"hook raises, bucket 0 of 332 elements: it raised ArithmeticError: no such luck"),
+        ("raises_later", r"hook raises_later, bucket 0 of 332 elements: .*IndexError"),
+        ("wrong_shape", r"hook wrong_shape, bucket 0 of 332 elements: it returns 332 elements of shape \(1, 332\)"),
+        ("short_view", r"hook short_view, bucket 0 of 332 elements: it returns 331 elements of shape \(331,\)"),
+        ("other_dtype", r"hook other_dtype, .*: it returns torch.float64, the bucket holds torch.float32"),
+        ("no_future", r"hook own_no_future, .*: it returns a Tensor, not a Future of a tensor"),
+        ("names_it_otherwise", r"hook names_it_otherwise: DDP refuses it with KeyError: 'bucket'; it takes a function"),
+        ("annotates_it_otherwise", r"hook annotates_it_otherwise: DDP refuses it with ValueError: .*GradBucket"),
+        ("partial_function", r"hook own_partial: DDP refuses it with AttributeError: .*__name__"),
+        ("no_pair", r"hook own_no_pair: its build returns a function, not the pair \(state, hook\)"),
+    ],
+)
+def test_a_hook_that_breaks_a_rule_is_told_so_by_name(lone_rank: RankSets, name: str, says: str) -> None:
+    with pytest.raises(RankFailure, match=says):
+        ask(lone_rank, Check.DDP_OPTIONS, ONE, hook=f"{HERE}:{name}", **CHECK)
+
+
+def test_another_dtype_is_told_of_16_bit_gradients_too(lone_rank: RankSets) -> None:
+    arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "float16", "option": "default"}
+    with pytest.raises(RankFailure, match=r"it returns torch.float32, the bucket holds torch.float16"):
+        ask(lone_rank, Check.SCENARIO, ONE, **arguments, kinds=["normal"], seed=0)
+
+
+def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
+    found = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:differs_by_rank", **CHECK))
+    assert any("parameter 0 differs from that of rank 1" in line for line in found)
+
+
+def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> None:
+    assert violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:averages", **CHECK)) == []
+
+
+def fed_back(two_ranks: RankSets, name: str, option: str = "bucket_1kb") -> list[str]:
+    return violations(ask(two_ranks, Check.ERROR_FEEDBACK, hook=f"{HERE}:{name}", option=option))
+
+
+@pytest.mark.parametrize(
+    "name", ["forgets", "now_and_then_forgets", "fades", "loses_a_twentieth", "remembers_a_bucket"]
+)
+def test_error_feedback_that_loses_something_is_caught(two_ranks: RankSets, name: str) -> None:
+    errors = fed_back(two_ranks, name)
+    assert errors
+    assert all("what it leaves out does not come later" in line for line in errors)
+
+
+@pytest.mark.parametrize("option", ["default", "bucket_1kb", "bucket_view_kept", "static_graph"])
+def test_error_feedback_that_loses_nothing_is_not(two_ranks: RankSets, option: str) -> None:
+    assert fed_back(two_ranks, "remembers", option) == []
+
+
+def test_error_feedback_that_sends_a_hundredth_in_a_step_loses_nothing(two_ranks: RankSets) -> None:
+    assert fed_back(two_ranks, "remembers_long") == []
+
+
+def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
+    found = ask(two_ranks, Check.WIRE, hook=f"{HERE}:claims_bf16")[0]["violations"]
+    assert found == [
+        "collectives of 4.194304 MB a step, 2.097152 MB are promised",
+        found[1],
+        "collectives of float32, of bfloat16 are promised",
+    ]
+    assert re.fullmatch(r"4\.\d+ MB a step on the wire, 2.097152 MB are promised", found[1])
+
+
+@pytest.mark.parametrize(
+    ("hook", "reason"),
+    [
+        ("not_divided", "delivers 2.00 x the mean: not divided by the number of ranks? "),
+        ("divided_twice", "delivers 0.50 x the mean: divided by the number of ranks twice? "),
+        ("one_in_ten_thousand_off", ""),
+    ],
+)
+def test_a_multiple_of_the_mean_is_named_with_its_likely_reason(two_ranks: RankSets, hook: str, reason: str) -> None:
+    shapes = {**CHECK, "shapes": [[200, 100]]}
+    first, *_ = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:{hook}", **shapes))
+    assert re.fullmatch(rf"(rank \d, )?\w+, step \d: {re.escape(reason)}parameter 0, element \d+ is .*", first)
+
+
+def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:
+    for check, arguments in ((Check.DDP_OPTIONS, CHECK), (Check.WIRE, {})):
+        assert violations(ask(two_ranks, check, hook=f"{HERE}:lossless", **arguments)) == []
+
+
+def test_a_hook_in_training_is_looked_at_before_it_is_measured(two_ranks: RankSets) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    config = f"{HERE}:claims_mean"
+    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=1, warmup=4)
+    with pytest.raises(RankFailure, match=r"hook own_short, bucket 0 .*: it returns"):
+        ranks.ask(WORLD, request, doing="training")

@@ -1,0 +1,88 @@
+"""The code lines under "best" in the table build exactly the measured config."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.hooks import HOOKS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+
+WRAPPED = [name for name, config in CONFIGS.items() if config.ddp]
+TWO_RANKS = World(backend="gloo", size=2)
+
+
+@pytest.fixture(scope="module", params=WRAPPED)
+def both(request: pytest.FixtureRequest, two_ranks: RankSets) -> tuple[str, list[dict[str, Any]]]:
+    """A config's name, and ``measured`` and ``pasted`` of each rank."""
+    return request.param, _built(two_ranks, request.param)
+
+
+def _built(two_ranks: RankSets, config: str) -> list[dict[str, Any]]:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return ranks.run(
+        TWO_RANKS,
+        "tests.ranks.rank_pasted:measured_and_pasted",
+        {"config": config, "world": TWO_RANKS.name},
+        doing=f"pasting {config}",
+    )
+
+
+def test_pasted_lines_build_what_was_measured(both: tuple[str, list[dict[str, Any]]]) -> None:
+    for answer in both[1]:
+        assert answer["pasted"]["settings"] == answer["measured"]["settings"]
+        assert answer["pasted"]["gradients"] == answer["measured"]["gradients"]  # to the last bit
+
+
+def test_what_was_built_is_what_the_config_says(both: tuple[str, list[dict[str, Any]]]) -> None:
+    config, built = CONFIGS[both[0]], both[1][0]["pasted"]
+    hook = HOOKS[config.hook]
+    cap_mb = 25 if config.bucket_cap_mb is None else config.bucket_cap_mb  # 25: PyTorch's default
+    assert built["settings"] == {
+        "hooks": 0 if hook.build is None else 1,
+        "hook": built["settings"]["hook"],
+        "state": built["settings"]["state"],
+        "bucket_bytes_cap": cap_mb * 2**20,
+        "static_graph": config.static_graph,
+        "gradient_as_bucket_view": config.gradient_as_bucket_view,
+        "find_unused_parameters": False,
+    }
+    assert built["compressed"] == ("powersgd" in hook.name)
+    assert all(any(values) for values in built["gradients"])
+
+
+@pytest.mark.parametrize(
+    ("hook", "options"),
+    [
+        ("powersgd_rank1", {"matrix_approximation_rank": 1}),
+        ("powersgd_rank4", {"matrix_approximation_rank": 4}),
+        ("powersgd_rank1_same_shape", {"matrix_approximation_rank": 1, "batch_tensors_with_same_shape": True}),
+        ("bf16_powersgd_rank1", {"matrix_approximation_rank": 1}),
+    ],
+)
+def test_powersgd_starts_at_step_3_and_survives_zero_gradients(
+    two_ranks: RankSets, hook: str, options: dict[str, Any]
+) -> None:
+    state = _built(two_ranks, hook)[0]["pasted"]["settings"]["state"]
+    expected = {"batch_tensors_with_same_shape": False, "start_powerSGD_iter": 3, "orthogonalization_epsilon": 1e-8}
+    assert state == {**state, **expected, **options}
+
+
+@pytest.mark.parametrize(
+    ("config", "function"),
+    [
+        ("bf16", "default_hooks.bf16_compress_hook"),
+        ("fp16", "default_hooks.fp16_compress_hook"),
+        ("no_comm", "debugging_hooks.noop_hook"),
+        ("powersgd_rank1", "powerSGD_hook.powerSGD_hook"),
+        (
+            "bf16_powersgd_rank1",
+            "default_hooks.bf16_compress_wrapper.<locals>.bf16_compress_wrapper_hook(powerSGD_hook.powerSGD_hook)",
+        ),
+    ],
+)
+def test_the_hook_is_the_one_that_the_name_says(two_ranks: RankSets, config: str, function: str) -> None:
+    hook = _built(two_ranks, config)[0]["pasted"]["settings"]["hook"]
+    assert hook.replace("torch.distributed.algorithms.ddp_comm_hooks.", "") == function

@@ -1,0 +1,144 @@
+"""Profiled steps in live ranks on the CPU: their traces and the breakdown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.protocol import PROFILED_STEPS, BreakdownRequest, TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import find_workload
+from fixtures.matrix.worlds import parse_world
+from fixtures.trace.ledger import Bucket, Ledger, ledger
+from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.recordings import read
+
+WORLD = parse_world("2cpu")
+
+
+def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny") -> Breakdown:
+    """Train two ranks under the profiler and return the breakdown of the traces in ``folder``."""
+    return with_buckets(ranks, config, folder, workload=workload)[0]
+
+
+def with_buckets(
+    ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny"
+) -> tuple[Breakdown, tuple[Bucket, ...]]:
+    """Like ``profile``, and return DDP's buckets."""
+    (launch,) = ranks.of(INTERCONNECTS["native"])
+    traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
+    request = TrainRequest(workload=workload, config=config, world=WORLD.name, steps=2, warmup=4, traces=traces)
+    results = launch.ask(WORLD, request, doing="profiling")
+    breakdowns = launch.ask(WORLD, BreakdownRequest(traces=traces, keep=True), doing="reading")
+    return over_ranks(breakdowns), tuple(map(Bucket.of, results[0].buckets))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("traces")
+
+
+@pytest.fixture(scope="module")
+def ddp(two_ranks: RankSets, folder: Path) -> Breakdown:
+    """DDP with several buckets."""
+    return profile(two_ranks, "bucket_10mb", folder)
+
+
+def test_the_parts_are_the_step_on_every_rank_and_step(ddp: Breakdown) -> None:
+    assert len(ddp.ranks) == 2
+    for rank in ddp.ranks:
+        assert len(rank.steps) == PROFILED_STEPS - 1 >= 3
+        for step in rank.steps:
+            assert sum(step.parts_ns) == pytest.approx(step.length_ns, rel=1e-6)
+
+
+def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
+    (timeline,) = read(folder / "bucket_10mb-rank0.json")
+    marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
+    window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
+    assert sum(step.length_ns for step in ddp.ranks[0].steps) == window_ns
+
+
+def test_each_bucket_is_an_all_reduce(ddp: Breakdown) -> None:
+    assert ddp.all_reduces == 2
+    assert ddp.parts_ms["compute"] > 0
+    assert ddp.communication_ms > 0
+
+
+def test_a_hooks_later_all_reduces_on_gloos_own_threads_are_seen(two_ranks: RankSets, folder: Path) -> None:
+    assert profile(two_ranks, "powersgd_rank1", folder).all_reduces == 3
+
+
+def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, folder: Path) -> None:
+    silent = profile(two_ranks, "no_comm", folder)
+    assert silent.all_reduces == 0
+    assert silent.waiting() is None
+
+
+def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None:
+    waiting = profile(two_ranks, "ddp", folder, workload="tests.workloads_for_tests:late").waiting()
+    assert waiting is not None
+    assert waiting.late[1] >= waiting.collectives - 1
+    assert waiting.percent > 50
+
+
+def test_phases_are_those_of_the_experiment(ddp: Breakdown) -> None:
+    assert list(ddp.phases_ms) == ["get batch", "forward", "backward", "optimizer step"]
+    assert sum(ddp.phases_ms.values()) <= ddp.step_ms
+
+
+def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Path, ddp: Breakdown) -> None:
+    for rank in range(2):
+        trace = json.loads((folder / f"bucket_10mb-rank{rank}.json").read_text())
+        assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
+
+
+def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:
+    assert {path.suffix for path in folder.iterdir()} == {".json"}
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+# The ledger of buckets
+
+
+@pytest.fixture(scope="module")
+def bucketed(two_ranks: RankSets, folder: Path) -> Ledger:
+    """The ledger of a config with several buckets."""
+    buckets = ledger(*with_buckets(two_ranks, "bucket_10mb", folder))
+    assert buckets is not None
+    return buckets
+
+
+def test_each_all_reduce_has_its_bucket_with_every_parameter_in_one(bucketed: Ledger) -> None:
+    assert bucketed.apart is None
+    names = [parameter.name for bucket in bucketed.buckets for parameter in bucket.parameters]
+    model = find_workload("vit_tiny").model()
+    assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+    assert sum(bucket.bytes for bucket in bucketed.buckets) == sum(p.nbytes for p in model.parameters())
+
+
+def test_the_parameters_nearest_the_loss_are_in_the_first_bucket(bucketed: Ledger) -> None:
+    assert "head" in bucketed.buckets[0].parameters[0].name
+    assert len(bucketed.buckets) > 1
+    assert "head" not in " ".join(parameter.name for parameter in bucketed.buckets[-1].parameters)
+
+
+def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(bucketed: Ledger) -> None:
+    ready_ms = [sent.ready_ms for sent in bucketed.sent if sent.ready_ms is not None]
+    assert len(ready_ms) == len(bucketed.sent)
+    assert 0 < ready_ms[0] < ready_ms[-1]
+    for sent in bucketed.sent:
+        assert sent.ready_ms is not None
+        assert sent.ready_ms < sent.start_ms
+        assert 0 < sent.transfer_ms <= sent.duration_ms
+        assert 0 <= sent.exposed_ms <= sent.duration_ms
+
+
+def test_a_hook_that_sends_several_collectives_a_bucket_is_not_told_bucket_by_bucket(
+    two_ranks: RankSets, folder: Path
+) -> None:
+    collectives = ledger(*with_buckets(two_ranks, "powersgd_rank1", folder))
+    assert collectives is not None
+    assert collectives.apart == "3 collectives a step for 1 bucket"
+    assert len(collectives.sent) == 3

@@ -1,0 +1,390 @@
+"""Live ranks: worlds in turn, and every kind of fault."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.launch import reaper
+from fixtures.launch.faults import Kind, RankFailure
+from fixtures.launch.nsys_command import profile_command
+from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSets, share_out
+from fixtures.launch.session import Session
+from fixtures.matrix.interconnects import INTERCONNECTS, Interconnect
+from fixtures.matrix.worlds import World
+
+ONE = World(backend="gloo", size=1)
+TWO = World(backend="gloo", size=2)
+VARIABLES = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+PATIENCE_S = 60.0
+# Stand-in for Nsight Systems: runs the program after its options, the first argument that is a path.
+NSYS = '#!/bin/sh\nwhile :; do case "$1" in profile|--*) shift;; *) exec "$@";; esac; done\n'
+# For ranks that hang on purpose.
+LITTLE_PATIENCE_S = 1.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A function of tests/ranks/rank_faults.py, and the expected diagnosis of rank 1.
+
+    message: the beginning of the message.
+    shows: other parts of the report.
+    victims: the kinds of fault of rank 0; empty if rank 0 only waits.
+    silent: pytest detects the fault only by the rank's silence.
+    """
+
+    function: str
+    kind: Kind
+    message: str
+    step: int = -1
+    phase: str = ""
+    shows: tuple[str, ...] = ()
+    victims: tuple[Kind, ...] = ()
+    silent: bool = False
+
+
+ANNOUNCED = (
+    Fault(
+        function="raises_in_step_7",
+        kind="exception",
+        message="raised ValueError: the gradients are gone",
+        step=7,
+        phase="backward",
+        shows=("in raises_in_step_7", "at step 7 (backward)"),
+    ),
+    Fault(
+        function="runs_out_of_memory",
+        kind="oom",
+        message="raised MemoryError",
+        shows=("in runs_out_of_memory",),
+    ),
+    Fault(
+        function="imports_what_is_not_there",
+        kind="import",
+        message="raised ModuleNotFoundError: No module named 'no_such_module'",
+        shows=("in imports_what_is_not_there",),
+    ),
+    Fault(
+        function="answers_what_json_cannot_carry",
+        kind="exception",
+        message="raised TypeError: Object of type object is not JSON serializable",
+    ),
+    Fault(function="leaves_a_worker_behind", kind="died", message="exited with code 3"),
+    Fault(function="is_killed_in_mid_frame", kind="died", message="died of SIGKILL", victims=("comm",)),
+    Fault(
+        function="segfaults",
+        kind="died",
+        message="died of SIGSEGV",
+        victims=("comm",),
+        shows=("last output of rank 1", "Fatal Python error: Segmentation fault", "in segfaults"),
+    ),
+    Fault(function="answers_with_a_late_frame", kind="protocol", message="answered call 1 during call"),
+)
+SILENT = (
+    Fault(function="is_stopped", kind="stopped", message="is stopped", victims=("hang",), silent=True),
+    Fault(
+        function="sleeps",
+        kind="stuck",
+        message="has made no progress for 1.5 s",
+        step=4,
+        phase="forward",
+        victims=("hang",),
+        shows=("in sleeps", "also rank 0 has waited for a collective"),
+        silent=True,
+    ),
+    Fault(
+        function="calls_another_collective",
+        kind="hang",
+        message="has waited for a collective for 1.5 s",
+        step=4,
+        phase="optimizer step",
+        victims=("hang",),
+        shows=("in barrier", "in all_reduce"),
+        silent=True,
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Aftermath:
+    """Observations right after a fault."""
+
+    fault: Fault
+    failure: RankFailure
+    took_s: float
+    alive: bool
+    left: list[int]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    session = Session()
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="module")
+def ranks(session: Session) -> Iterator[RankSet]:
+    ranks = RankSet(session, "faulty", 2, on_gpu=False, variables=VARIABLES, rank_timeout_s=PATIENCE_S)
+    yield ranks
+    ranks.close()
+
+
+@pytest.fixture(scope="module", params=[*ANNOUNCED, *SILENT], ids=lambda fault: fault.function)
+def aftermath(request: pytest.FixtureRequest, session: Session, ranks: RankSet) -> Aftermath:
+    """Each fault happens once; several tests check its consequences."""
+    fault: Fault = request.param
+    run(ranks, TWO, "total")  # the ranks are up, and past the sequence number of a late answer
+    failure, took_s = failure_of(ranks, fault.function, LITTLE_PATIENCE_S if fault.silent else PATIENCE_S)
+    left = reaper.processes_of(session.name)
+    return Aftermath(fault=fault, failure=failure, took_s=took_s, alive=ranks.alive, left=left)
+
+
+def run(ranks: RankSet, world: World, function: str) -> list[Any]:
+    return ranks.run(world, f"tests.ranks.rank_faults:{function}", {}, doing=f"running {function}")
+
+
+def failure_of(ranks: RankSet, function: str, patience_s: float) -> tuple[RankFailure, float]:
+    began = time.monotonic()
+    ranks.rank_timeout_s = patience_s
+    with pytest.raises(RankFailure) as failure:
+        run(ranks, TWO, function)
+    ranks.rank_timeout_s = PATIENCE_S
+    return failure.value, time.monotonic() - began
+
+
+def test_the_rank_to_blame_is_named_first(aftermath: Aftermath) -> None:
+    first, fault = aftermath.failure.faults[0], aftermath.fault
+    assert (first.rank, first.kind, first.step, first.phase) == (1, fault.kind, fault.step, fault.phase)
+    assert first.message.startswith(fault.message)
+    assert str(aftermath.failure).startswith(f"running {fault.function}: rank 1 {fault.message}")
+
+
+def test_the_other_rank_is_its_victim(aftermath: Aftermath) -> None:
+    victims = aftermath.failure.faults[1:]
+    assert [(victim.rank, victim.kind) for victim in victims] == [(0, kind) for kind in aftermath.fault.victims]
+
+
+def test_the_report_shows_its_own_traceback_or_stack_or_output(aftermath: Aftermath) -> None:
+    missing = [words for words in aftermath.fault.shows if words not in str(aftermath.failure)]
+    assert not missing, str(aftermath.failure)
+
+
+def test_it_is_found_long_before_torch_would(aftermath: Aftermath) -> None:
+    assert aftermath.took_s < 15
+
+
+def test_no_process_of_the_set_is_left(aftermath: Aftermath) -> None:
+    assert not aftermath.alive
+    assert aftermath.left == []
+
+
+def test_the_next_run_starts_afresh(aftermath: Aftermath, ranks: RankSet) -> None:
+    assert run(ranks, TWO, "total") == [3.0, 3.0]
+    assert ranks.alive
+
+
+def test_a_rank_that_died_between_two_runs_is_named_by_the_next(ranks: RankSet) -> None:
+    os.kill(run(ranks, TWO, "pid")[0], signal.SIGKILL)
+    failure, _ = failure_of(ranks, "total", PATIENCE_S)
+    assert (failure.faults[0].rank, failure.faults[0].message) == (0, "died of SIGKILL")
+
+
+def test_worlds_take_turns_in_the_same_living_ranks(ranks: RankSet) -> None:
+    pids = run(ranks, TWO, "pid")
+    totals = [run(ranks, world, "total") for world in (ONE, TWO, ONE, TWO)]
+    assert totals == [[1.0], [3.0, 3.0], [1.0], [3.0, 3.0]]
+    assert run(ranks, TWO, "pid") == pids
+
+
+def test_the_store_of_a_world_that_was_left_is_removed(ranks: RankSet, session: Session) -> None:
+    for world in (ONE, TWO, ONE):
+        run(ranks, world, "total")
+        rank_folder = max(session.folder.glob("faulty-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
+        assert len(list(rank_folder.glob("store-*"))) == 1
+
+
+def test_a_rank_does_not_import_pytest(ranks: RankSet) -> None:
+    """The main module, which multiprocessing passes to a new process, is the `pytest` script."""
+    assert run(ranks, TWO, "knows_pytest") == [False, False]
+
+
+def test_a_large_answer_arrives_whole(ranks: RankSet) -> None:
+    assert run(ranks, TWO, "five_megabytes") == ["0" * 5_000_000, "1" * 5_000_000]
+
+
+def test_a_world_larger_than_the_set_is_refused(ranks: RankSet) -> None:
+    with pytest.raises(ValueError, match="4cpu needs 4 ranks, this set has 2"):
+        run(ranks, World(backend="gloo", size=4), "total")
+
+
+@pytest.mark.parametrize(
+    ("at_start", "kind", "message"),
+    [
+        ("import time; time.sleep(1000)", "stuck", "has made no progress for 1.5 s"),
+        ("import os; os._exit(3)", "died", "exited with code 3"),
+    ],
+)
+def test_a_rank_that_does_not_come_up_is_named(
+    session: Session, tmp_path: Path, at_start: str, kind: Kind, message: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(at_start)
+    variables = {"PYTHONPATH": str(tmp_path)}
+    ranks = RankSet(session, tmp_path.name, 1, on_gpu=False, variables=variables, rank_timeout_s=PATIENCE_S)
+    ranks.start_timeout_s = LITTLE_PATIENCE_S
+    with pytest.raises(RankFailure, match="starting the ranks: rank 0") as failure:
+        run(ranks, ONE, "total")
+    assert (failure.value.faults[0].kind, failure.value.faults[0].message) == (kind, message)
+    assert not ranks.alive
+
+
+def test_only_the_set_that_failed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    messages: list[str] = []
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=messages.append)
+    first, second = sets.of(INTERCONNECTS["native"])
+    (pid,) = run(second, ONE, "pid")
+    os.kill(run(first, ONE, "pid")[0], signal.SIGKILL)
+    with pytest.raises(RankFailure, match="died of SIGKILL"):
+        run(first, ONE, "total")
+    assert [run(ranks, ONE, "total") for ranks in sets.of(INTERCONNECTS["native"])] == [[1.0], [1.0]]
+    assert run(second, ONE, "pid") == [pid]
+    assert [line for line in messages if line.startswith("starting")] == [
+        "starting 2 x 1 ranks ...",
+        "starting 1 x 1 ranks ...",
+    ]
+    assert f"started in {sets.start_s:.1f} s" in messages
+    sets.close()
+    assert list(tmp_path.iterdir()) == []
+    assert reaper.state_of(pid) is None
+
+
+@pytest.mark.parametrize("kind", ["measured", "profiled", "below nsys"])
+def test_interconnects_take_turns_in_any_order(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nsys").write_text(NSYS)
+    (tmp_path / "nsys").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    profile_command.cache_clear()
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+
+    def of(interconnect: Interconnect) -> RankSet:
+        return {
+            "measured": lambda: sets.of(interconnect)[0],
+            "profiled": lambda: sets.profiled(interconnect),
+            "below nsys": lambda: sets.under_nsys(interconnect),
+        }[kind]()
+
+    with closing(sets):
+        pids = [run(of(INTERCONNECTS[name]), ONE, "pid")[0] for name in ("native", "shm", "native", "net", "shm")]
+    profile_command.cache_clear()
+    assert len(set(pids)) == 5
+
+
+def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    first, second = sets.start_ahead(INTERCONNECTS["native"])
+    assert first.alive
+    assert second.alive
+    os.kill(run(first, ONE, "pid")[0], signal.SIGKILL)
+    with pytest.raises(RankFailure, match="died of SIGKILL"):
+        run(first, ONE, "total")
+    assert sets.start_ahead(INTERCONNECTS["native"]) == [first, second]
+    assert not first.alive  # its next request starts it
+    assert run(first, ONE, "total") == [1.0]
+    for again in (sets.start_ahead, sets.of):
+        sets.close()
+        assert [run(ranks, ONE, "total") for ranks in again(INTERCONNECTS["native"])] == [[1.0], [1.0]]
+    sets.close()
+
+
+def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    both = threading.Barrier(2)
+
+    def call(ranks: RankSet, number: int) -> tuple[int, int]:
+        if number < 2:
+            both.wait(30)  # each waits for the other
+        return number, run(ranks, ONE, "pid")[0]
+
+    values = share_out(sets.of(INTERCONNECTS["native"]), [partial(call, number=number) for number in range(5)])
+    assert [number for number, _ in values] == [0, 1, 2, 3, 4]
+    assert {pid for _, pid in values} == {run(ranks, ONE, "pid")[0] for ranks in sets.of(INTERCONNECTS["native"])}
+    sets.close()
+
+
+def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too() -> None:
+    sets = RankSets(launches=2, size=2, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    began = time.monotonic()
+    calls = [
+        partial(run, world=TWO, function=function) for function in ("sleeps", "raises_in_step_7", "total", "total")
+    ]
+    with pytest.raises(RankFailure, match="the gradients are gone"):
+        share_out(sets.of(INTERCONNECTS["native"]), calls)
+    assert time.monotonic() - began < PATIENCE_S / 2  # nobody waited for the sleeping rank
+    assert not any(ranks.alive for ranks in sets.start_ahead(INTERCONNECTS["native"]))
+    assert share_out(sets.of(INTERCONNECTS["native"]), [partial(run, world=TWO, function="total")]) == [[3.0, 3.0]]
+    sets.close()
+
+
+def test_closing_a_session_ends_what_ranks_have_left_and_removes_its_folder() -> None:
+    session = Session()
+    assert session.folder.stat().st_mode & 0o777 == 0o700
+    with daemon(session.name, "import time; time.sleep(1000)") as left:
+        session.close()
+        assert left.wait(5) == -signal.SIGKILL
+        assert reaper.processes_of(session.name) == []
+    assert not session.folder.exists()
+
+
+def test_the_guard_alone_ends_even_what_keeps_forking(tmp_path: Path) -> None:
+    name, folder = uuid.uuid4().hex, tmp_path / "folder"
+    folder.mkdir()
+    with daemon(name, "import os, time\nwhile os.fork(): time.sleep(0.001)\ntime.sleep(1000)") as left:
+        deadline = time.monotonic() + 10
+        while len(reaper.processes_of(name)) < 20:
+            assert time.monotonic() < deadline
+        subprocess.run([sys.executable, "-I", "-S", reaper.__file__, name, str(folder)], input=b"", check=True)
+        assert left.wait(5) == -signal.SIGKILL
+        assert reaper.processes_of(name) == []
+    assert not folder.exists()
+
+
+def test_a_file_in_shared_memory_that_is_about_to_be_unlinked_is_not_left() -> None:
+    """A loader worker that is killed between creating and unlinking a file leaves the file."""
+    name = uuid.uuid4().hex
+    files = f"/dev/shm/{name}"
+    program = f"""
+import itertools, os
+for number in itertools.count():
+    file = f"{files}-{{os.getpid()}}-{{number}}"
+    os.open(file, os.O_CREAT) and os.unlink(file)
+    os.closerange(3, 1000) if number % 500 == 0 else None
+"""
+    for _ in range(5):
+        with daemon(name, program), daemon(name, program):
+            time.sleep(0.3)
+        assert list(Path("/dev/shm").glob(f"{name}*")) == []
+
+
+@contextmanager
+def daemon(session: str, program: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this session that no rank waits for."""
+    process = subprocess.Popen([sys.executable, "-c", program], env={reaper.MARKER: session}, start_new_session=True)
+    try:
+        yield process
+    finally:
+        reaper.end(lambda: reaper.processes_of(session))
+        process.wait()

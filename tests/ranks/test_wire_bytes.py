@@ -1,0 +1,47 @@
+"""``wire_bytes_per_step`` equals the kernel's count, on two live ranks."""
+
+import pytest
+
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+
+MB = 2**20
+GRADIENTS = 8 * MB
+WORLD = World(backend="gloo", size=2)
+
+
+def wire(two_ranks: RankSets, config: str, *, buffer_bytes: int = 0) -> dict[str, float]:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    arguments = {"config": config, "world": WORLD.name, "buffer_bytes": buffer_bytes}
+    answer: dict[str, float] = ranks.run(WORLD, "tests.ranks.rank_wire:bytes_of_a_step", arguments, doing=config)[0]
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [("ddp", 2 * GRADIENTS), ("bf16", GRADIENTS), ("fp16", GRADIENTS), ("bucket_10mb", 2 * GRADIENTS)],
+)
+def test_what_is_predicted_crosses_the_wire(two_ranks: RankSets, config: str, expected: int) -> None:
+    answer = wire(two_ranks, config)
+    assert answer["predicted"] == expected
+    assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
+
+
+def test_buffers_are_counted_once_a_step(two_ranks: RankSets) -> None:
+    answer = wire(two_ranks, "ddp", buffer_bytes=4 * MB)
+    assert answer["predicted"] == 2 * GRADIENTS + 4 * MB
+    assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
+
+
+def test_no_comm_sends_nothing(two_ranks: RankSets) -> None:
+    answer = wire(two_ranks, "no_comm")
+    assert answer["predicted"] == 0
+    assert answer["counted"] < GRADIENTS / 100
+
+
+@pytest.mark.parametrize(("config", "bytes_an_element"), [("powersgd_rank1", 4), ("bf16_powersgd_rank1", 2)])
+def test_powersgd_sends_two_vectors_a_matrix(two_ranks: RankSets, config: str, bytes_an_element: int) -> None:
+    answer = wire(two_ranks, config)
+    assert answer["predicted"] == 2 * 2 * (1024 + 1024) * bytes_an_element
+    assert answer["predicted"] <= answer["counted"] < GRADIENTS / 100  # packet headers are a large part here

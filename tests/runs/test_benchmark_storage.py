@@ -1,0 +1,441 @@
+"""Baselines and pytest-benchmark's options on our records: saving, judging, comparing, and what must not be silent."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome, run
+from tests.forked import perf as pytest_perf
+from tests.forked import pytest as forked_pytest
+from tests.workloads_for_tests import STEP_MS
+
+# Three tests: 1cpu-single, 1cpu-ddp, 2cpu-ddp.
+SCALING = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", *QUICK)
+SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
+ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
+TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
+BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
+
+# The machine's noise stays far below a doubling of this step, a planted slowdown far above it.
+STEADY = {STEP_MS: "40"}
+FIVE_TIMES_SLOWER = {STEP_MS: "200"}
+FIVE_TIMES_FASTER = {STEP_MS: "2"}
+ONLY_WHEN_TWICE_AS_SLOW = "--min-slowdown=100"
+
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+def records_of(storage: Path) -> dict[str, Record]:
+    """File name -> record, in the folder of the only instance in ``storage``."""
+    (folder,) = (path for path in storage.iterdir() if path.is_dir())
+    return {file.name: json.loads(file.read_text()) for file in sorted(folder.iterdir())}
+
+
+def ids_in(record: Record) -> list[str]:
+    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
+
+
+def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
+    return {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in record["benchmarks"]}
+
+
+def named_as_missing(outcome: Outcome) -> list[str]:
+    """What a run says at its end of each test that is in the baseline and was not measured; nothing is no line."""
+    found = re.search(r"^(\d+) in the baseline and selected, .*:\n((?:    .+\n)+)", outcome.output, re.MULTILINE)
+    if not found:
+        assert "in the baseline and selected" not in outcome.output
+        return []
+    lines = [line.strip() for line in found[2].splitlines()]
+    assert len(lines) == int(found[1])
+    return lines
+
+
+def properties(suite: Path) -> dict[str, dict[str, str]]:
+    """Test's name -> its properties in JUnit's file."""
+    cases = ElementTree.parse(suite).iter("testcase")
+    return {
+        case.get("name", ""): {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
+        for case in cases
+    }
+
+
+def edit(storage: Path, change: Callable[[Record], None]) -> None:
+    """Change the only record in ``storage``."""
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    change(record)
+    file.write_text(json.dumps(record))
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run saved where there was no baseline before, and its storage."""
+    storage = tmp_path_factory.mktemp("first") / "baselines"
+    return pytest_perf(storage, *SCALING, "--benchmark-save=first", variables=STEADY), storage
+
+
+@pytest.fixture
+def storage(first: tuple[Outcome, Path], tmp_path: Path) -> Path:
+    """A storage of its own with the first record in it."""
+    copy = tmp_path / "baselines"
+    shutil.copytree(first[1], copy)
+    return copy
+
+
+# Saving
+
+
+def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Path]) -> None:
+    outcome, storage = first
+    (instance,) = (folder.name for folder in storage.iterdir())
+    assert outcome.exit_code == 0, outcome.output
+    assert f"3 of 3 tests had no baseline for {instance}\n" in outcome.output
+    assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
+
+
+def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]) -> None:
+    outcome, storage = first
+    ((name, record),) = records_of(storage).items()
+    (instance,) = (folder.name for folder in storage.iterdir())
+    assert name == "0001_first.json"
+    assert record["schema"] == 1
+    assert record["instance"] == instance
+    assert f"ddp-perf: {instance}, worlds 1cpu, 2cpu" in outcome.output
+    assert record["environment"].keys() >= {
+        "torch",
+        "cuda",
+        "nccl",
+        "driver",
+        "host",
+        "gpu_uuids",
+        "clocks",
+        "topology",
+        "variables",
+    }
+
+
+def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Path) -> None:
+    partial = pytest_perf(
+        storage,
+        *(*SCALING, "-k", "single", "-p", "no:terminal", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-save=partial"),
+        variables=STEADY,
+    )
+    assert partial.exit_code == 0, partial.output
+    assert ids_in(records_of(storage)["0002_partial.json"]) == [SINGLE]
+
+    right_after = pytest_perf(
+        storage,
+        *(*SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline", "--benchmark-only"),
+        *(f"--benchmark-json={tmp_path / 'run.json'}", f"--benchmark-histogram={tmp_path / 'steps'}"),
+        *("--benchmark-compare", "--benchmark-group-by=param:world", "--benchmark-columns=median,stddev"),
+        variables=STEADY,
+    )
+    assert right_after.exit_code == 0, right_after.output
+    verdicts = verdicts_in(json.loads((tmp_path / "run.json").read_text()))
+    assert {test: verdict["history"] for test, verdict in verdicts.items()} == {SINGLE: 2, ONE_RANK: 1, TWO_RANKS: 1}
+    assert {verdict["word"] for verdict in verdicts.values()} == {"ok"}
+    assert "no baseline" not in right_after.output
+    assert len(records_of(storage)) == 2
+    # pytest-benchmark's own table, against the latest record, and its charts.
+    assert re.search(r"benchmark 'world=1cpu': 3 tests", right_after.output)
+    assert re.search(r"benchmark 'world=2cpu': 1 tests", right_after.output)
+    assert re.search(r"Name \(time in ms\) +Median +StdDev *$", right_after.output, re.MULTILINE)
+    assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0002_partial\)", right_after.output)
+    assert [chart.name for chart in sorted(tmp_path.glob("*.svg"))] == ["steps-world=1cpu.svg", "steps-world=2cpu.svg"]
+
+
+@pytest.mark.parametrize("save", ["--benchmark-save=first", "--benchmark-autosave"])
+def test_a_storage_that_takes_no_file_ends_the_run_before_it_measures(tmp_path: Path, save: str) -> None:
+    (tmp_path / "file").touch()
+    outcome = pytest_perf(tmp_path / "file" / "baselines", *SCALING, save)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    where = f"--benchmark-storage {tmp_path / 'file' / 'baselines'}"
+    assert outcome.errors.strip() == f"ERROR: {where}: cannot write there: Not a directory"
+
+
+# Judging
+
+
+@pytest.fixture(scope="module")
+def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run five times slower than the first record, and a new test beside it, saved; its folder."""
+    folder = tmp_path_factory.mktemp("slow")
+    shutil.copytree(first[1], folder / "baselines")
+    edit(folder / "baselines", lambda record: record.pop("canaries"))  # a busy machine is to excuse nothing
+    outcome = pytest_perf(
+        folder / "baselines",
+        *(*SCALING, BF16, "-k", "single or bf16", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-save=slow"),
+        *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}"),
+        variables=FIVE_TIMES_SLOWER,
+    )
+    return outcome, folder
+
+
+def test_a_slower_test_fails_with_two_lines_and_no_traceback(slow: tuple[Outcome, Path]) -> None:
+    outcome, folder = slow
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    suite = ElementTree.parse(folder / "junit.xml").find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
+    (failure,) = suite.iter("failure")
+    reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
+    assert re.fullmatch(reason + r"\n\+\d+ ms a step\b.*", failure.text or "")  # the second line says why
+    assert f"\n{failure.text}\n" in outcome.output
+    assert f"FAILED {SINGLE} - Failed: slower by" in outcome.output
+    assert "Traceback" not in outcome.output + outcome.errors
+    assert re.search(r"^\[1/2\] test_scaling\[\S+-single\] .* ms/step  slower \(\+\d", outcome.output, re.MULTILINE)
+
+
+def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path]) -> None:
+    outcome, folder = slow
+    verdicts = verdicts_in(json.loads((folder / "run.json").read_text()))
+    assert {test: verdict["word"] for test, verdict in verdicts.items()} == {SINGLE: "slower", BF16: "no baseline"}
+    assert verdicts[SINGLE]["change_percent"] > verdicts[SINGLE]["threshold_percent"] == pytest.approx(100)
+    assert verdicts[SINGLE]["p_value"] < 0.01
+    assert "1 of 2 tests failed and did not go into the baseline" in outcome.output
+    records = records_of(folder / "baselines")
+    assert {name: ids_in(record) for name, record in records.items()} == {
+        "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS],
+        "0002_slow.json": [BF16],
+    }
+
+
+def test_junit_has_the_numbers_of_each_test_also_of_one_that_failed(slow: tuple[Outcome, Path]) -> None:
+    numbers = properties(slow[1] / "junit.xml")
+    verdicts = verdicts_in(json.loads((slow[1] / "run.json").read_text()))
+    failed, new = numbers["test_scaling[steady-1cpu-single]"], numbers["test_throughput[steady-2cpu-bf16]"]
+    assert (failed["verdict"], new["verdict"]) == ("slower", "no baseline")
+    assert float(failed["change_percent"]) == verdicts[SINGLE]["change_percent"]
+    assert float(failed["threshold_percent"]) == verdicts[SINGLE]["threshold_percent"]
+    assert (failed["history_records"], new["history_records"]) == ("1", "0")
+    assert 0 < float(failed["steps_per_s"]) == pytest.approx(1e3 / float(failed["step_ms"]))
+    assert float(new["gradient_error"]) > 0
+    assert new.keys() | {"change_percent", "threshold_percent", "p_value"} == failed.keys() | {"gradient_error"}
+
+
+def test_the_json_says_which_test_failed_and_why(slow: tuple[Outcome, Path]) -> None:
+    record = json.loads((slow[1] / "run.json").read_text())
+    assert record["failed"] == {SINGLE: verdicts_in(record)[SINGLE]["reason"]}
+    assert record["interrupted"] is False
+
+
+def test_a_json_that_cannot_be_written_leaves_last_nights_whole(tmp_path: Path) -> None:
+    (tmp_path / "bad_key.py").write_text(
+        "def pytest_benchmark_update_json(output_json): output_json[('no', 'key')] = 1"
+    )
+    (tmp_path / "nightly.json").write_text("last night's")
+    outcome = pytest_perf(
+        tmp_path / "baselines",
+        *(SINGLE, *SCALING[1:], "-p", "bad_key", f"--benchmark-json={tmp_path / 'nightly.json'}"),
+        variables={"PYTHONPATH": str(tmp_path)},
+    )
+    assert "keys must be str" in outcome.output + outcome.errors
+    assert (tmp_path / "nightly.json").read_text() == "last night's"
+
+
+def test_a_faster_run_says_so(storage: Path) -> None:
+    outcome = pytest_perf(
+        storage,
+        *(*SCALING, "-q", "-k", "1cpu", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-autosave"),
+        *("--benchmark-compare=0001", "--benchmark-group-by=group"),
+        variables=FIVE_TIMES_FASTER,
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r"2 of 2 tests got faster than the baseline of \S+\n", outcome.output)
+    assert re.search(r"^single .* faster -\d+\.\d %$", outcome.output, re.MULTILINE)
+    assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
+    latest = list(records_of(storage))[1]
+    assert re.fullmatch(r"0002_\w+_\d{8}_\d{6}\S*\.json", latest)
+
+
+def test_an_instance_can_be_named_and_has_a_history_of_its_own(storage: Path) -> None:
+    outcome = pytest_perf(
+        storage, *SCALING, "-k", "single", "--instance=rack-7", "--benchmark-save=first", variables=STEADY
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "1 of 1 test had no baseline for rack-7" in outcome.output
+    record = json.loads((storage / "rack-7" / "0001_first.json").read_text())
+    assert record["instance"] == "rack-7"
+    assert ids_in(record) == [SINGLE]
+
+
+GONE = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
+DELETED = "perf/test_deleted.py::test_deleted[steady-1cpu-ddp]"
+
+
+@pytest.fixture
+def storage_with_more(storage: Path) -> Path:
+    """The first record with a test that has another name today, and one whose file is not there any more."""
+
+    def rename(record: Record) -> None:
+        record["benchmarks"][2]["fullname"] = GONE
+        record["benchmarks"].append({**record["benchmarks"][1], "fullname": DELETED})
+
+    edit(storage, rename)
+    return storage
+
+
+def test_required_baselines_fail_a_new_test_and_one_that_is_gone(storage_with_more: Path, tmp_path: Path) -> None:
+    outcome = pytest_perf(
+        storage_with_more,
+        *(*SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline"),
+        *(f"--junitxml={tmp_path / 'junit.xml'}", f"--benchmark-json={tmp_path / 'run.json'}"),
+        variables=STEADY,
+    )
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "2 failed, 2 passed" in outcome.output
+    assert f"FAILED {TWO_RANKS} - Failed: no baseline of this instance has this test" in outcome.output
+    assert f"FAILED {GONE} - in the baseline, but not measured: no such test any more; last in" in outcome.output
+    assert named_as_missing(outcome) == [f"{GONE}: no such test any more; last in 0001_first.json"]
+    suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")
+    assert suite is not None
+    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("2", "0", "4")
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["failed"] == {TWO_RANKS: "no baseline of this instance has this test"}
+    assert (record["not_run"], record["interrupted"]) == ([GONE], False)
+
+
+def test_a_run_without_the_option_names_what_is_gone_and_passes(storage_with_more: Path) -> None:
+    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE, GONE]
+
+
+def test_a_hook_of_ones_own_is_missed_only_where_it_is_asked_for(storage_with_more: Path) -> None:
+    edit(storage_with_more, lambda record: record["benchmarks"][2]["extra_info"].update(hook="mine.hooks:int8"))
+    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE]
+
+
+ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gone"),
+    [
+        pytest.param(ANY_WHICH_IS_GONE, [DELETED, GONE], id="folder"),
+        pytest.param(("perf/test_scaling.py",), [GONE], id="file"),
+        pytest.param(("perf/test_scaling.py::test_scaling",), [GONE], id="function"),
+        pytest.param((SINGLE,), [], id="test"),
+        pytest.param(("perf/test_scaling.py", "-k", "RENAMED or single"), [GONE], id="keyword"),
+        pytest.param(("perf/test_scaling.py", "-k", "not renamed"), [], id="another-keyword"),
+        pytest.param(("perf/test_scaling.py", "-k", "single"), [], id="keyword-of-others"),
+        pytest.param((*ANY_WHICH_IS_GONE, "-m", "cells"), [GONE], id="mark"),
+        pytest.param((*ANY_WHICH_IS_GONE, f"--deselect={GONE}"), [DELETED], id="deselected"),
+        pytest.param((*ANY_WHICH_IS_GONE, "--ignore=perf/test_deleted.py"), [GONE], id="ignored"),
+        pytest.param((*ANY_WHICH_IS_GONE, "--ignore-glob=perf/*_deleted.py"), [GONE], id="ignored-by-pattern"),
+        pytest.param(("perf/test_scaling.py", "--workload=vit_tiny"), [GONE], id="one-more-workload"),
+    ],
+)
+def test_only_what_the_command_line_selects_is_missed(
+    storage_with_more: Path, arguments: tuple[str, ...], gone: list[str]
+) -> None:
+    outcome = pytest_perf(storage_with_more, *arguments, *SCALING[1:], "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    named = [line.partition(": ")[0] for line in named_as_missing(outcome)]
+    assert [test for test in named if test in (GONE, DELETED)] == gone
+
+
+@pytest.mark.parametrize("other", ["--workload=vit_tiny", "--instance=rack-7"])
+def test_another_workload_or_instance_misses_nothing(storage_with_more: Path, other: str) -> None:
+    outcome = pytest_perf(storage_with_more, "perf/test_scaling.py", other, "--require-baseline", "--benchmark-skip")
+    assert outcome.exit_code == 0, outcome.output
+    assert named_as_missing(outcome) == []
+
+
+def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
+    lost = TWO_RANKS.replace("2cpu", "8cpu")
+
+    def enlarge(record: Record) -> None:
+        record["benchmarks"][2]["fullname"] = lost
+        record["benchmarks"][2]["extra_info"]["world"] = "8cpu"
+
+    edit(storage, enlarge)
+    outcome = pytest_perf(storage, *SCALING, "-k", "8cpu", "--require-baseline")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert named_as_missing(outcome) == [f"{lost}: this machine has no 8cpu now; last in 0001_first.json"]
+
+
+def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
+    outcome = pytest_perf(storage, *SCALING, "--benchmark-skip")
+    assert outcome.exit_code == 0
+    why = "skipped: Skipping benchmark (--benchmark-skip active).; last in 0001_first.json"
+    assert named_as_missing(outcome) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, TWO_RANKS)]
+
+    required = pytest_perf(storage, *SCALING, "--benchmark-skip", "--require-baseline")
+    assert required.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "selected, but not measured, which --require-baseline makes a failure:" in required.output
+    assert "3 failed, 3 skipped" in required.output
+    assert named_as_missing(required) == named_as_missing(outcome)
+
+
+def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
+    (good,) = storage.glob("*/*.json")
+    future = {**json.loads(good.read_text()), "schema": 2}
+    texts = {
+        "0002_torn.json": good.read_text()[:1000],
+        "0003_foreign.json": '{"benchmarks": [], "version": "5.3.1"}',
+        "0004_future.json": json.dumps(future),
+    }
+    for name, text in texts.items():
+        (good.parent / name).write_text(text)
+    outcome = pytest_perf(storage, *SCALING)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "starting" not in outcome.output
+    headline, *lines = outcome.errors.strip().splitlines()
+    assert headline == "ERROR: bad baseline, nothing was measured; repair or remove:"
+    problems = ("cannot be read: ", "is not a record of ddp-perf: ", "has schema 2, this version reads up to 1")
+    for line, name, problem in zip(lines, texts, problems, strict=True):
+        assert line.startswith(f"{good.parent / name}: {problem}")
+
+
+# pytest-benchmark's own ways
+
+
+def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None:
+    others = ("perf/test_gradients_upstream.py", "-k", "scaling or mixed_precision_first_step")  # skipped without GPUs
+    outcome = pytest_perf(tmp_path, *SCALING, *others, "--benchmark-skip", "--benchmark-save=nothing")
+    assert outcome.exit_code == 0, outcome.errors
+    assert re.search(r"^\[2/5\] test_scaling\[steady-1cpu-ddp\] .* s left$", outcome.output, re.MULTILINE)
+    assert re.search(r"^perf/test_gradients_upstream.py ss +\[5/5\]$", outcome.output, re.MULTILINE)
+    assert "5 skipped" in outcome.output
+    assert "Not saving anything, no benchmarks have been run!" in outcome.errors
+    assert list(tmp_path.rglob("*.json")) == []
+
+
+def test_a_cache_that_cannot_be_written_costs_no_summary(storage: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = ("-o", f"cache_dir={tmp_path / 'file' / 'cache'}")
+    outcome = forked_pytest(*SCALING, "--benchmark-skip", f"--benchmark-storage={storage}", *cache)
+    assert outcome.exit_code == 0, outcome.errors
+    assert "PytestCacheWarning" in outcome.output
+    assert len(named_as_missing(outcome)) == 3
+
+
+def test_comparing_with_a_record_that_is_not_there_is_said(storage: Path) -> None:
+    outcome = pytest_perf(storage, *SCALING, "--benchmark-skip", "--benchmark-compare=0042")
+    assert outcome.exit_code == 0
+    assert re.search(r"Can't compare\. No benchmark files in .* match '0042'", outcome.errors)
+
+
+def test_the_command_of_pytest_benchmark_compares_two_records(storage: Path) -> None:
+    (record,) = storage.glob("*/*.json")
+    shutil.copy(record, record.with_name("0002_second.json"))
+    command = (str(Path(sys.executable).with_name("pytest-benchmark")), f"--storage={storage}")
+    outcome = run(*command, "compare", "0001", "0002")
+    assert outcome.exit_code == 0, outcome.errors
+    for name in ("0001_first", "0002_second"):
+        assert re.search(rf"test_scaling\[steady-2cpu-ddp\] \({name}\)", outcome.output)
+    assert "3 tests" not in outcome.output  # one table a world
+    assert run(*command, "list").output.splitlines() == [
+        str(record),
+        str(record.with_name("0002_second.json")),
+    ]

@@ -1,0 +1,218 @@
+"""The command line: which tests there are, what wrong input is told, what a run says."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import MY_PROJECT, QUICK, Outcome
+from tests.forked import perf as pytest_perf
+
+WORKLOADS = "tests.workloads_for_tests"
+
+WARNING = """
+import warnings
+
+warnings.warn("the old name", DeprecationWarning)
+warnings.warn("the old way")
+"""
+
+
+@pytest.fixture(scope="module")
+def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user's package with a workload, and modules that cannot be imported; the variables that make it importable."""
+    folder = tmp_path_factory.mktemp("site")
+    package = folder / "my_project"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "training.py").write_text(MY_PROJECT)
+    (package / "broken.py").write_text("rates = {}\nrates['learning_rate']\n")
+    (package / "unfinished.py").write_text("workload = Workload(\n")
+    (package / "calls.py").write_text("import json\n\nhook = json.loads('no JSON')\n")
+    (package / "script.py").write_text("raise SystemExit(0)\n")
+    (package / "skipped.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)\n")
+    (package / "warning.py").write_text(WARNING + MY_PROJECT)
+    return {"PYTHONPATH": str(folder)}
+
+
+# Collection
+
+
+@pytest.fixture(scope="module")
+def no_storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("baselines")
+
+
+def collected(no_storage: Path, *arguments: str) -> list[str]:
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments)
+    assert outcome.exit_code == 0, outcome.errors
+    return outcome.test_ids
+
+
+@pytest.fixture(scope="module")
+def every_test(no_storage: Path) -> list[str]:
+    return collected(no_storage)
+
+
+def test_ids_name_workload_world_and_config(every_test: list[str]) -> None:
+    assert "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-powersgd_rank1]" in every_test
+    assert "perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]" in every_test
+    assert "perf/test_buckets.py::test_buckets[vit_tiny-2cpu-bf16-bucket_50mb]" in every_test
+    assert len(set(every_test)) == len(every_test)
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("powersgd", ["powersgd"]),
+        ("bf16", ["bf16"]),
+        ("2cpu and bucket_50mb", ["2cpu", "bucket_50mb"]),
+        ("vit_tiny", ["vit_tiny"]),
+        ("single", ["single"]),
+    ],
+)
+def test_k_selects_the_ids_that_have_its_words(
+    no_storage: Path, every_test: list[str], expression: str, words: list[str]
+) -> None:
+    expected = [test for test in every_test if all(word in test for word in words)]
+    assert expected
+    assert collected(no_storage, "-k", expression) == expected
+
+
+def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
+    tests = collected(no_storage, "--workload=vit_tiny", "--workload=gpt2_124m", "-k", "1cpu-single")
+    assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
+
+
+def test_a_workload_may_warn_while_it_is_imported(no_storage: Path, my_project: dict[str, str]) -> None:
+    asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.warning:workload")
+    outcome = pytest_perf(no_storage, *asked, variables=my_project)
+    assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[mine-1cpu-single]"]
+    assert "UserWarning: the old way" in outcome.errors
+    assert "the old name" not in outcome.errors
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("--workload=vit", "no workload named 'vit': there are vit_l_32, resnet50, gpt2_124m, vit_tiny"),
+        ("--workload=my_project.training", "gpt2_124m, vit_tiny; name your own as PKG.MODULE:ATTR"),
+        (
+            "--workload=my_project/training.py:workload",
+            "my_project/training.py is a file: name the module, such as my_project.training:workload, and put the "
+            "folder that contains it on PYTHONPATH",
+        ),
+        ("--workload=my_project.nothing:workload", "No module named 'my_project.nothing' (my_project is /"),
+        ("--workload=no_project.job:workload", "(put the folder that has no_project on PYTHONPATH)"),
+        ("--workload=my_project.broken:workload", "importing it raised KeyError: 'learning_rate' (/"),
+        ("--workload=my_project.broken:workload", "/my_project/broken.py, line 2)"),
+        ("--workload=my_project.unfinished:workload", "/my_project/unfinished.py, line 1)"),
+        ("--hook=my_project.calls:hook", "importing it raised JSONDecodeError: "),
+        ("--hook=my_project.calls:hook", "/my_project/calls.py, line 3)"),
+        ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
+        ("--workload=my_project.skipped:workload", "importing it raised Skipped: no GPU here"),
+        ("--workload=my_project.training:workload2", "module 'my_project.training' has no 'workload2'"),
+        (f"--workload={WORKLOADS}:no_workload", "is a str, not a Workload"),
+        ("--launches=0", "--launches must be 1 or more, got 0"),
+        ("--steps=0", "--steps must be 1 or more, got 0"),
+        ("--recheck=-1", "--recheck must be 0 or more, got -1"),
+        ("--recheck=nan", "--recheck must be 0 or more, got nan"),
+        ("--recheck=inf", "--recheck must be 0 or more, got inf"),
+        ("--max-pairs=2", "--max-pairs must be 3 or more, got 2: each of the 3 --launches is a pair already"),
+        ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),
+        ("--interconnect=wire", "no interconnect named 'wire': there are native, shm, net"),
+        ("--instance=../elsewhere", "--instance '../elsewhere': a name has letters, digits, '.', '_' and '-' only"),
+        (
+            "--require-baseline --benchmark-disable",
+            "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
+        ),
+        ("--benchmark-group-by=config", "--benchmark-group-by config: there are group, name, func, "),
+        ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
+        ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
+        ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
+    ],
+)
+def test_wrong_input_is_told_in_one_line(
+    no_storage: Path, my_project: dict[str, str], arguments: str, complaint: str
+) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments.split(), variables=my_project)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith("ERROR: --")
+    assert complaint in line
+
+
+def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"})
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES names a MIG slice, only whole GPUs can be measured")
+
+
+# A run
+
+
+@pytest.fixture(scope="module")
+def four_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return pytest_perf(
+        tmp_path_factory.mktemp("baselines"),
+        *("perf/test_scaling.py", "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-bf16]"),
+        *QUICK,
+    )
+
+
+def test_each_test_has_a_line_while_the_run_goes_on(four_tests: Outcome) -> None:
+    assert four_tests.exit_code == 0, four_tests.output
+    line = r"^\[{}/4\] {} +\d+\.\d\d ms/step  no baseline"
+    left = r" +(\d+ min )?\d+ s left$"
+    assert re.search(r"^starting 1 x 2 ranks \.\.\.$", four_tests.output, re.MULTILINE)
+    for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp"), start=1):
+        pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]")) + left
+        assert re.search(pattern, four_tests.output, re.MULTILINE), pattern
+    last = line.format(4, re.escape("test_throughput[vit_tiny-2cpu-bf16]"))
+    assert re.search(last + "$", four_tests.output, re.MULTILINE)
+
+
+def test_the_table_at_the_end_has_a_row_for_each_config(four_tests: Outcome) -> None:
+    heading = "vit_tiny, 2cpu, 4 samples a rank\n"
+    assert "ddp-perf on" in four_tests.output
+    assert heading in four_tests.output
+    headers, units, _, *rows = four_tests.output.partition(heading)[2].splitlines()
+    # One launch has no spread; no_comm, the limit, and the loss of a small problem were not measured.
+    columns = ("config", "ms/step", "gain vs", "gain vs", "wire", "peak", "gradients", "verdict")
+    assert re.split(r"\s{2,}", headers.strip()) == list(columns)
+    assert re.split(r"\s{2,}", units.strip()) == ["ddp %", "single %", "MB", "MB"]
+    assert rows[0].startswith("ddp ")
+    assert "lossless" in rows[0]
+    assert rows[1].startswith("bf16 ")
+    assert "lossy" in rows[1]
+
+
+def test_the_command_that_records_a_baseline_is_named(four_tests: Outcome) -> None:
+    command = rf"{re.escape(sys.executable)} -m pytest .* --benchmark-save=NAME"
+    assert re.search(rf"^4 of 4 tests had no baseline for \S+; record one: {command}$", four_tests.output, re.MULTILINE)
+
+
+def test_the_best_configs_stand_there_as_code(four_tests: Outcome) -> None:
+    output = four_tests.output
+    assert re.search(r"^best lossless: ddp, \d+\.\d\d steps/s, gain vs ddp \+0\.0 %$", output, re.MULTILINE)
+    lossy = re.search(r"^best lossy: bf16, \d+\.\d\d steps/s, gain vs ddp [+-]\d+\.\d %(: .*)?$", output, re.MULTILINE)
+    assert lossy
+    assert lossy[1] in (None, ": no faster than lossless ddp")
+    assert "    from torch.nn.parallel import DistributedDataParallel\n" in output
+    assert "    model.register_comm_hook(None, bf16_compress_hook)\n" in output
+
+
+def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> None:
+    outcome = pytest_perf(
+        no_storage,
+        *("perf/test_throughput.py", f"--workload={WORKLOADS}:steady", "-k", "ddp_default", *QUICK),
+        *("--benchmark-disable", "--benchmark-save=nothing"),
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r"^\[1/1\] test_throughput\[steady-2cpu-ddp_default\] +ran once$", outcome.output, re.MULTILINE)
+    assert list(no_storage.rglob("*.json")) == []

@@ -1,0 +1,151 @@
+"""``python -m fixtures explain FILE...`` as a user runs it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Outcome
+from tests.forked import command
+from tests.recordings import GEMM, Recording, ddp_steps, sqlite
+
+
+def explain(*arguments: str | Path) -> Outcome:
+    return command("explain", *arguments)
+
+
+@pytest.fixture(params=["chrome", "compressed", "sqlite", "one sqlite"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
+    """Two ranks, the second late, in every kind of file."""
+    recordings = [ddp_steps(0), ddp_steps(1, late_us=150)]
+    if request.param == "one sqlite":
+        return [sqlite(tmp_path / "both.sqlite", recordings)]
+    if request.param == "sqlite":
+        return [sqlite(tmp_path / f"rank{r.rank}.sqlite", [r]) for r in recordings]
+    ending = "json" if request.param == "chrome" else "json.gz"
+    return [recording.chrome(tmp_path / f"rank{recording.rank}.{ending}") for recording in recordings]
+
+
+def test_it_prints_the_parts_of_each_rank_and_of_all(files: list[Path]) -> None:
+    outcome = explain(*files)
+    assert outcome.exit_code == 0, outcome.errors
+    rows = {
+        line.split()[0]: line.split()[1:] for line in outcome.output.splitlines() if line[:3] in ("0  ", "1  ", "all")
+    }
+    assert rows["0"][:7] == ["2", "1.00", "0.75", "0.18", "0.05", "0.02", "0.40"]
+    assert rows["1"][:7] == ["2", "1.00", "0.75", "0.05", "0.05", "0.15", "0.25"]
+    assert rows["all"][0] == "1.00"
+    assert "late: rank 1 in 2 of 4 collectives" in outcome.output
+
+
+def test_it_prints_the_collectives_of_a_step_one_by_one_where_asked(files: list[Path]) -> None:
+    outcome = explain(*files, "--collectives")
+    rows = [line.split() for line in outcome.output.splitlines() if " all_reduce " in line]
+    # After the start of the backward pass, at 320 us of a step; the second has no compute beside it but 20 us.
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert rows[0][-4:] == ["0.10", "0.200", "0.200", "0.000"]
+    assert rows[1][-4:] == ["0.46", "0.125", "0.050", "0.115"]
+    assert " all_reduce " not in explain(*files).output
+
+
+def test_it_prints_json_with_the_words_of_a_record(files: list[Path]) -> None:
+    info = json.loads(explain(*files, "--json").output)
+    assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)
+    assert info["late_ranks"] == {"1": 2}
+
+
+def test_ranks_are_told_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
+    files = [sqlite(tmp_path / f"run-rank{r.rank}.sqlite", [r]) for r in (ddp_steps(1, late_us=150), ddp_steps(0))]
+    assert json.loads(explain(*files, "--json").output)["late_ranks"] == {"1": 2}
+
+
+def test_a_process_without_steps_is_left_out_and_named(tmp_path: Path) -> None:
+    other = Recording(rank=5)
+    other.range("serving", 0, 10)
+    other.run(GEMM, 50, 60, at=5)
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0), other]))
+    assert outcome.exit_code == 0
+    assert outcome.errors.startswith("left out: run.sqlite, process 4005 has no range named 'Batch *'")
+
+
+def test_several_launches_in_one_file_are_not_taken_for_ranks(tmp_path: Path) -> None:
+    first, second = ddp_steps(0), ddp_steps(0)
+    second.pid = 4711
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [first, second]))
+    assert outcome.exit_code == 2
+    assert "run.sqlite has 2 processes with steps on GPU 0, so it holds several launches" in outcome.errors
+
+
+def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
+    first = ddp_steps(0).chrome(tmp_path / "test-ddp-rank0.json.gz")
+    second = ddp_steps(1, late_us=150).chrome(tmp_path / "test-bf16-rank1.json.gz", began_s=1_800_000_007)
+    for files in ((first, second), (second, first)):
+        outcome = explain(*files)
+        assert (outcome.exit_code, outcome.output) == (2, "")
+        assert outcome.errors == (
+            "error: test-bf16-rank1.json.gz begins 7 s after test-ddp-rank0.json.gz ends: give the ranks of one run "
+            "(or synchronise the hosts' clocks)\n"
+        )
+
+
+def test_ranks_of_runs_of_two_sizes_are_refused(tmp_path: Path) -> None:
+    files = [ddp_steps(rank).chrome(tmp_path / f"rank{rank}.json", world_size=2 * (1 + rank)) for rank in (0, 1)]
+    outcome = explain(*files)
+    assert (outcome.exit_code, outcome.output) == (2, "")
+    assert outcome.errors == (
+        "error: rank0.json comes from a run of 2 ranks, rank1.json from one of 4: give the ranks of one run\n"
+    )
+
+
+def test_a_folder_is_told_which_files_to_name(tmp_path: Path) -> None:
+    for name in ("test-ddp", "test-bf16"):
+        for rank in (0, 1):
+            ddp_steps(rank).chrome(tmp_path / f"{name}-rank{rank}.json.gz")
+    outcome = explain(tmp_path)
+    wanted = tmp_path / "test-bf16-rank*.json.gz"
+    assert (outcome.exit_code, outcome.output) == (2, "")
+    assert outcome.errors == f"error: {tmp_path} is a folder: name the files of one test in it, such as {wanted}\n"
+    assert explain(*tmp_path.glob(wanted.name)).exit_code == 0
+
+
+def test_a_trace_without_a_gpu_is_said_to_be_one(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 50)
+    assert "on the CPU (the files contain no GPU work)" in explain(recording.chrome(tmp_path / "cpu.json")).output
+
+
+def test_names_of_ranges_are_options(tmp_path: Path) -> None:
+    recording = Recording()
+    for step in range(3):
+        recording.range(f"train_iter_{step}", 100 * step, 100 * step + 90)
+        recording.range("fwd+bwd", 100 * step + 10, 100 * step + 80)
+        recording.run(GEMM, 1000 + 200 * step, 1150 + 200 * step, at=100 * step + 20)
+    outcome = explain(recording.chrome(tmp_path / "theirs.json"), "--step", "train_iter_*", "--phase", "fwd*")
+    assert "phases on the device, ms: fwd+bwd 0.15" in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("cut.json", b'{"traceEvents": [', "error: cut.json is incomplete or damaged JSON"),
+        ("notes.txt", b"hello, world", "error: notes.txt is neither a Chrome trace"),
+        ("pyproject.toml", b"[project]\nname = 'my_project'\n", "error: pyproject.toml is neither a Chrome trace"),
+        ("notes.json.gz", gzip.compress(b"hello, world"), "error: notes.json.gz is neither a Chrome trace"),
+        ("empty.sqlite", b"", "error: empty.sqlite is empty"),
+    ],
+)
+def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    outcome = explain(tmp_path / name)
+    assert (outcome.exit_code, outcome.output) == (2, "")
+    assert outcome.errors.startswith(message)
+    assert outcome.errors.count("\n") == 1
+
+
+def test_a_rough_breakdown_is_said_to_be(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 50)
+    recording.run(GEMM, 100, 200, at=0, by=recording.call("cudaGraphLaunch", 10))
+    outcome = explain(sqlite(tmp_path / "graph.sqlite", [recording], graph=True))
+    assert "rough: 1 CUDA graphs were recorded as one piece" in outcome.output

@@ -1,0 +1,91 @@
+"""``--explain`` and ``--traces``: which tests get a profiled launch, and what ends a run before it measures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import QUICK, Outcome
+from tests.forked import perf as pytest_perf
+
+STEADY = ("--workload", "tests.workloads_for_tests:steady")
+
+
+def perf(storage: Path, *arguments: str, step_ms: str = "20", only: str = "2cpu-ddp]") -> Outcome:
+    variables = {"DDP_PERF_TESTS_STEP_MS": step_ms}
+    return pytest_perf(storage, "perf/test_scaling.py", "-k", only, *STEADY, *QUICK, *arguments, variables=variables)
+
+
+def record(path: Path) -> dict[str, Any]:
+    (benchmark,) = json.loads(path.read_text())["benchmarks"]
+    info: dict[str, Any] = benchmark["extra_info"]
+    return info
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A baseline, and where it is."""
+    folder = tmp_path_factory.mktemp("saved")
+    return folder, perf(folder / "baselines", "--benchmark-save=first")
+
+
+def test_a_test_that_got_slower_is_profiled_by_default(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
+    outcome = perf(saved[0] / "baselines", f"--benchmark-json={tmp_path / 'run.json'}", step_ms="200")
+    assert outcome.exit_code == 1, outcome.output
+    assert "where a step of steady on 2cpu goes" in outcome.output
+
+
+def test_a_test_that_passes_is_not(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
+    # A busy machine makes steps longer; not by this much.
+    outcome = perf(saved[0] / "baselines", "--min-slowdown=300", f"--benchmark-json={tmp_path / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert "where a step" not in outcome.output
+    assert "breakdown_ms" not in record(tmp_path / "run.json")
+
+
+def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=none", "--benchmark-save=first")
+    assert outcome.exit_code == 0, outcome.output
+    assert "where a step" not in outcome.output
+
+
+# Wrong input ends the run before anything is measured
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = perf(tmp_path, f"--traces={tmp_path / 'file' / 'traces'}")
+    assert outcome.exit_code == 4
+    assert f"--traces {tmp_path / 'file' / 'traces'}: cannot write there: Not a directory" in outcome.errors
+
+
+def test_traces_of_no_profiled_launches(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=none", f"--traces={tmp_path}")
+    assert outcome.exit_code == 4
+    assert "--traces keeps what profiled launches record, and with --explain none there are none" in outcome.errors
+
+
+def test_an_unknown_word(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--explain=some")
+    assert outcome.exit_code == 4
+    assert "invalid choice: 'some'" in outcome.errors
+
+
+def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
+    assert "profiled: all" in outcome.output
+    assert not (tmp_path / "traces").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "which"),
+    [
+        ((), "failures"),
+        (("--benchmark-save=a",), "all"),
+        (("--benchmark-autosave",), "all"),
+        (("--benchmark-save=a", "--explain=failures"), "failures"),
+    ],
+)
+def test_the_header_says_which_tests_are_profiled(tmp_path: Path, arguments: tuple[str, ...], which: str) -> None:
+    assert f"profiled: {which}" in perf(tmp_path, "--collect-only", *arguments).output

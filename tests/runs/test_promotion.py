@@ -1,0 +1,465 @@
+"""Nightly results made baselines: what is shown, what is refused, and that files are numbered and whole in any case.
+
+The records are those of real runs; some are edited as a broken machine or a person might.
+"""
+
+import json
+import multiprocessing
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.__main__ import main
+from fixtures.records.baselines import BaselineStorage, read_history
+from fixtures.records.schema import SCHEMA
+from tests.command_line import QUICK, ROOT, Outcome, run
+from tests.forked import command
+from tests.forked import perf as pytest_perf
+from tests.workloads_for_tests import STEP_MS
+
+SCALING = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
+HERE = ("--instance=rack-7", "--min-slowdown=100")
+SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
+ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
+PROMOTE = (sys.executable, "-m", "fixtures", "promote")
+
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs' --benchmark-json: first.json, which failed for want of a baseline; then, with that promoted into
+    baselines/, tonight.json and slower.json, which failed for being slower."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def measure(name: str, step_ms: str, *arguments: str) -> Outcome:
+        return pytest_perf(
+            folder / "baselines",
+            *(*SCALING, *HERE, f"--benchmark-json={folder / name}", *arguments),
+            variables={STEP_MS: step_ms},
+        )
+
+    assert measure("first.json", "40", "--require-baseline").exit_code == pytest.ExitCode.TESTS_FAILED
+    outcome = promote(folder / "baselines", folder / "first.json", "--yes")
+    assert outcome.exit_code == 0, outcome.errors
+    assert measure("tonight.json", "40").exit_code == 0
+    assert measure("slower.json", "200").exit_code == pytest.ExitCode.TESTS_FAILED
+    return folder
+
+
+@pytest.fixture
+def storage(runs: Path, tmp_path: Path) -> Path:
+    """Baselines of its own with the first record in them."""
+    return Path(shutil.copytree(runs / "baselines", tmp_path / "baselines"))
+
+
+@pytest.fixture
+def tonight(runs: Path) -> Path:
+    return runs / "tonight.json"
+
+
+def promote(storage: Path, *arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
+    return command("promote", f"--storage={storage}", "--min-slowdown=100", *arguments, variables=variables)
+
+
+def files_in(storage: Path) -> list[str]:
+    return sorted(str(file.relative_to(storage)) for file in storage.rglob("*") if file.is_file())
+
+
+def edited(source: Path, target: Path, change: Callable[[Record], Record | None]) -> Path:
+    """A copy of a record with a change: made in place, or another record in its stead."""
+    record = json.loads(source.read_text())
+    target.write_text(json.dumps(change(record) or record))
+    return target
+
+
+# What is shown and written
+
+
+def test_a_new_test_that_failed_for_want_of_a_baseline_becomes_one(runs: Path) -> None:
+    assert json.loads((runs / "first.json").read_text())["failed"].keys() == {SINGLE, ONE_RANK}
+    assert files_in(runs / "baselines") == ["rack-7/0001_first.json"]
+
+
+def test_what_would_change_is_shown_and_written(storage: Path, tonight: Path) -> None:
+    outcome = promote(storage, "--yes", tonight)
+    assert outcome.exit_code == 0, outcome.errors
+    then, now = (
+        next(b for b in json.loads(file.read_text())["benchmarks"] if b["fullname"] == SINGLE)["extra_info"]
+        for file in (storage / "rack-7/0001_first.json", tonight)
+    )
+    (row,) = re.findall(r"^test_scaling\[steady-1cpu-single\] +(.*)$", outcome.output, re.MULTILINE)
+    change = 100 * (then["steps_per_s"] / now["steps_per_s"] - 1)
+    expected = [f"{then['steps_per_s']:.3f}", f"{now['steps_per_s']:.3f}", f"{change:+.1f}", "100.0", "1", "ok"]
+    assert row.split() == expected
+    assert f"saved {storage / 'rack-7/0002_tonight.json'}" in outcome.output
+    written = json.loads((storage / "rack-7/0002_tonight.json").read_text())
+    assert written["benchmarks"] == json.loads(tonight.read_text())["benchmarks"]
+    assert {len(test.launch_medians_s) for test in read_history(storage, "rack-7").values()} == {2}
+
+
+def test_several_are_promoted_in_their_order_under_a_name(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    def slow_down(record: Record) -> None:
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"]["launch_medians_s"] = [0.05]
+
+    later = edited(tonight, tmp_path / "later.json", slow_down)
+    assert promote(storage, "--yes", "--name=week-7", tonight, later).exit_code == 0
+    assert files_in(storage)[1:] == ["rack-7/0002_week-7.json", "rack-7/0003_week-7.json"]
+    assert read_history(storage, "rack-7")[SINGLE].launch_medians_s[2] == [0.05]
+
+
+def test_tests_of_the_baselines_that_are_not_in_it_and_other_software_are_said(
+    storage: Path, tonight: Path, tmp_path: Path
+) -> None:
+    def change(record: Record) -> None:
+        record["benchmarks"].pop(0)
+        record["environment"]["torch"] = "2.99"
+
+    gone = json.loads(tonight.read_text())["benchmarks"][0]["fullname"]
+    outcome = promote(storage, edited(tonight, tmp_path / "partial.json", change))
+    assert f"1 more are in the baselines of rack-7, not in this record:\n    {gone}\n\n" in outcome.output
+    assert re.search(r"^other: torch \S+ -> 2\.99 since 0001_first\.json$", outcome.output, re.MULTILINE)
+
+
+def test_of_many_tests_that_are_not_in_it_some_are_named(storage: Path, tonight: Path) -> None:
+    def lengthen(record: Record) -> None:
+        one = record["benchmarks"][0]
+        record["benchmarks"] += [{**one, "fullname": f"perf/test_gone.py::test_gone[{n:02}]"} for n in range(14)]
+
+    baseline = storage / "rack-7/0001_first.json"
+    edited(baseline, baseline, lengthen)
+    _, _, missing = promote(storage, tonight).output.partition("14 more are in the baselines of rack-7")
+    names = [f"    perf/test_gone.py::test_gone[{n:02}]" for n in range(12)]
+    assert missing.splitlines()[1:14] == [*names, "    and 2 more"]
+
+
+def test_each_interconnect_of_a_run_goes_to_its_own_instance(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    def force(record: Record) -> None:
+        record["benchmarks"][1]["extra_info"] |= {"interconnect": "shm", "instance": "rack-7-shm"}
+
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "both.json", force))
+    assert outcome.exit_code == 0, outcome.errors
+    assert set(files_in(storage)) == {
+        "rack-7/0001_first.json",
+        "rack-7/0002_both.json",
+        "rack-7-shm/0001_both.json",
+    }
+    assert len(read_history(storage, "rack-7-shm")) == 1
+
+
+def test_it_works_without_torch(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
+    arguments = (f"--storage={storage}", "--min-slowdown=100", "--yes", str(tonight))
+    outcome = run(*PROMOTE, *arguments, variables={"PYTHONPATH": str(tmp_path)})  # a process that has imported nothing
+    assert outcome.exit_code == 0, outcome.errors
+
+
+# Asking
+
+
+def test_without_a_terminal_nothing_is_written_unless_told(storage: Path, tonight: Path) -> None:
+    outcome = promote(storage, tonight)
+    assert outcome.exit_code == 1
+    assert "there is no terminal to ask on; --yes writes without asking" in outcome.errors
+    assert files_in(storage) == ["rack-7/0001_first.json"]
+
+
+@pytest.mark.parametrize(("answer", "files"), [("y", 2), ("yes", 2), ("n", 1), ("", 1), ("\x04", 1)])
+def test_on_a_terminal_it_asks(storage: Path, tonight: Path, answer: str, files: int) -> None:
+    ours, theirs = pty.openpty()
+    command = [*PROMOTE, f"--storage={storage}", "--min-slowdown=100", str(tonight)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
+        os.write(ours, f"{answer}\n".encode() if answer != "\x04" else b"\x04")
+        output, _ = process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert "write 1 record? [y/N]" in output
+    assert process.returncode == (0 if files == 2 else 1)
+    assert ("nothing was written" in output) == (files == 1)
+    assert len(files_in(storage)) == files
+
+
+# Refusing
+
+
+def set_all(**values: object) -> Callable[[Record], Record]:
+    return lambda record: {**record, **values}
+
+
+def of_instance(name: str) -> Callable[[Record], None]:
+    def change(record: Record) -> None:
+        record["instance"] = name
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"]["instance"] = name
+
+    return change
+
+
+def interrupt(record: Record) -> None:
+    record["interrupted"] = True
+
+
+def forget_failures(record: Record) -> None:
+    del record["failed"]
+
+
+def break_a_test(record: Record) -> None:
+    record["failed"] = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
+
+
+def drop_times(record: Record) -> None:
+    del record["benchmarks"][0]["extra_info"]["launch_medians_s"]
+
+
+BAD = [
+    pytest.param(set_all(schema=SCHEMA + 1), "has schema 2, this version reads up to 1", id="newer"),
+    pytest.param(set_all(schema=0), "has schema 0, the baselines have 1: measure again", id="older"),
+    pytest.param(set_all(schema=None), "is not a record of ddp-perf: it has no schema", id="foreign"),
+    pytest.param(set_all(benchmarks=[]), "has no benchmarks", id="empty"),
+    pytest.param(set_all(benchmarks=[{"extra_info": {}}]), "has no benchmarks of ddp-perf", id="another-suite"),
+    pytest.param(set_all(benchmarks=[None]), "benchmark 0 is incomplete", id="null"),
+    pytest.param(drop_times, "benchmark 0 is incomplete (KeyError('launch_medians_s'))", id="no-times"),
+    pytest.param(forget_failures, "has no list of failed tests", id="unknown-failures"),
+    pytest.param(break_a_test, "1 of its tests failed:", id="failed"),
+    pytest.param(interrupt, "is from an interrupted run", id="interrupted"),
+    pytest.param(of_instance("rack-8"), "is of instance 'rack-8', ", id="another-instance"),
+    pytest.param(
+        of_instance("../../elsewhere"), f"{SINGLE}: instance '../../elsewhere': a name has letters, ", id="path"
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "complaint"), BAD)
+def test_a_bad_record_is_refused_by_name_and_the_good_one_beside_it_too(
+    storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], complaint: str
+) -> None:
+    bad = edited(tonight, tmp_path / "bad.json", change)
+    outcome = promote(storage, "--yes", tonight, bad)
+    assert outcome.exit_code == 1, outcome.output
+    headline, line, *_ = outcome.errors.splitlines()
+    assert headline == "refused, nothing was written:"
+    assert line.startswith(f"{bad}: {complaint}")
+    assert files_in(storage) == ["rack-7/0001_first.json"]
+
+
+def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
+    storage: Path, tonight: Path, tmp_path: Path
+) -> None:
+    torn, unnameable, missing = tmp_path / "torn.json", tmp_path / "a b.json", tmp_path / "missing.json"
+    torn.write_bytes(tonight.read_bytes()[:2000])
+    shutil.copy(tonight, unnameable)
+    outcome = promote(storage, "--yes", torn, unnameable, missing)
+    assert outcome.exit_code == 1
+    first, second, third = outcome.errors.splitlines()[1:]
+    assert first.startswith(f"{torn}: cannot be read: ")
+    assert second.startswith(f"{unnameable}: 'a b' is not a valid name for a baseline")
+    assert third.startswith(f"{missing}: cannot be read: ")
+
+
+def test_a_slower_record_is_refused_unless_that_is_accepted(storage: Path, runs: Path) -> None:
+    refused = promote(storage, "--yes", runs / "slower.json")
+    assert refused.exit_code == 1
+    assert "2 of its tests failed:" in refused.errors
+    assert re.search(rf"{re.escape(SINGLE)}: slower by \d+\.\d % ", refused.errors)
+    accepted = promote(storage, "--yes", "--accept-slower", runs / "slower.json")
+    assert accepted.exit_code == 0, accepted.errors
+    assert "2 tests: 2 slower" in accepted.output
+    assert files_in(storage)[1:] == ["rack-7/0002_slower.json"]
+
+
+def test_a_record_that_is_slower_only_than_todays_baselines_is_refused(
+    storage: Path, tonight: Path, tmp_path: Path
+) -> None:
+    def slow_down(record: Record) -> None:
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"]["launch_medians_s"] = [0.2, 0.2]
+
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "old.json", slow_down))
+    assert outcome.exit_code == 1
+    assert "2 of its tests are slower now; if that is intended, use --accept-slower:" in outcome.errors
+
+
+def test_only_the_named_instance_is_let_in(storage: Path, tonight: Path) -> None:
+    outcome = promote(storage, "--yes", "--instance=rack-8", tonight)
+    assert outcome.exit_code == 1
+    assert f"{tonight}: is of instance 'rack-7', not 'rack-8'" in outcome.errors
+    assert promote(storage, "--yes", "--instance=rack-7", tonight).exit_code == 0
+
+
+def test_no_record_counts_twice(storage: Path, tonight: Path) -> None:
+    both = promote(storage, "--yes", tonight, tonight)
+    assert both.exit_code == 1
+    assert f"{tonight}: is the same record as {tonight}" in both.errors
+    assert promote(storage, "--yes", tonight).exit_code == 0
+    again = promote(storage, "--yes", "--name=again", tonight)
+    assert again.exit_code == 1
+    assert f"is among the baselines already: {storage / 'rack-7/0002_tonight.json'}" in again.errors
+
+
+def test_a_bad_file_among_the_baselines_is_named(storage: Path, tonight: Path) -> None:
+    (storage / "rack-7/0002_torn.json").write_text("{")
+    outcome = promote(storage, "--yes", tonight)
+    assert outcome.exit_code == 1
+    assert f"{storage / 'rack-7/0002_torn.json'}: cannot be read" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("promote",), "the following arguments are required: RUN.json"),
+        (("promote", "--false-alarms=0", "x.json"), "--false-alarms must be between 0 and 100, got 0"),
+        (("promote", "--min-slowdown=-1", "x.json"), "--min-slowdown must be over 0, got -1"),
+        (("promote", "--instance=../x", "x.json"), "--instance '../x': a name has letters"),
+        (("drift", "--false-alarms=90", "x.json"), "--false-alarms must be between 0.1 and 50, got 90"),
+    ],
+)
+def test_wrong_usage_is_told_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    outcome = command(*arguments)
+    assert outcome.exit_code == 2
+    assert complaint in outcome.errors.splitlines()[-1]
+
+
+# Several at once, and the worst time to be killed
+
+
+def _variants(tonight: Path, folder: Path, name: str, count: int) -> list[Path]:
+    """Records that differ in their times."""
+
+    def change(record: Record, number: int) -> None:
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"]["launch_medians_s"] = [0.04 + 1e-6 * number + 1e-9 * len(name)]
+
+    return [
+        edited(tonight, folder / f"{name}{number}.json", lambda record, n=number: change(record, n))  # type: ignore[misc]
+        for number in range(count)
+    ]
+
+
+def _promote_each(storage: Path, files: list[Path], together: Barrier) -> None:
+    for file in files:
+        together.wait(60)
+        if main(["promote", "--yes", "--min-slowdown=100", f"--storage={storage}", str(file)]) != 0:
+            raise SystemExit(1)
+
+
+def _save_each(storage: Path, output: Record, count: int, together: Barrier) -> None:
+    """What pytest --benchmark-save does at its end."""
+    for _ in range(count):
+        together.wait(60)
+        BaselineStorage(str(storage), logger=None, default_machine_id="rack-7").save(output, "saved")
+
+
+def test_two_promotions_and_a_save_at_once_take_three_numbers(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    spawn, count = multiprocessing.get_context("spawn"), 15
+    together = spawn.Barrier(3)
+    processes = [
+        *(
+            spawn.Process(
+                target=_promote_each, args=(storage, _variants(tonight, tmp_path, name, count), together), daemon=True
+            )
+            for name in ("main", "candidate")
+        ),
+        spawn.Process(target=_save_each, args=(storage, json.loads(tonight.read_text()), count, together), daemon=True),
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    numbers = [file.partition("/")[2].partition("_")[0] for file in files_in(storage)]
+    assert numbers == [f"{number:04}" for number in range(1, 3 * count + 2)]
+    assert len(read_history(storage, "rack-7")[SINGLE].launch_medians_s) == 3 * count + 1
+
+
+def _count_written(storage: Path, files: list[Path], together: Barrier) -> None:
+    """Its exit code is how many of these were not refused."""
+    written = 0
+    for file in files:
+        together.wait(60)
+        written += main(["promote", "--yes", "--min-slowdown=100", f"--storage={storage}", str(file)]) == 0
+    raise SystemExit(written)
+
+
+def test_of_two_promotions_of_one_record_at_once_one_is_refused(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    spawn, count = multiprocessing.get_context("spawn"), 15
+    together, files = spawn.Barrier(2), _variants(tonight, tmp_path, "same", count)
+    processes = [spawn.Process(target=_count_written, args=(storage, files, together), daemon=True) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert sum(process.exitcode or 0 for process in processes) == count
+    assert files_in(storage)[1:] == [f"rack-7/{2 + number:04}_same{number}.json" for number in range(count)]
+
+
+def test_killed_while_it_writes_it_leaves_no_half_record(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    """The record is large, so that it is still being written when its temporary file is seen and the kill comes."""
+
+    def enlarge(record: Record) -> None:
+        record["benchmarks"][0]["stats"]["data"] *= 400_000
+
+    big = edited(tonight, tmp_path / "big.json", enlarge)
+    command = [*PROMOTE, "--yes", f"--storage={storage}", "--min-slowdown=100", str(big)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not any((storage / "rack-7").glob(".*.part")):
+            assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert [file for file in files_in(storage) if file.endswith(".json")] == ["rack-7/0001_first.json"]
+    (left,) = (storage / "rack-7").glob(".*.part")
+    assert left.stat().st_size < big.stat().st_size
+    assert promote(storage, "--yes", tonight).exit_code == 0
+    assert len(read_history(storage, "rack-7")[SINGLE].launch_medians_s) == 2
+    assert left.exists()  # it might be another run's that is still at it
+
+    an_hour_ago = time.time() - 3601
+    os.utime(left, (an_hour_ago, an_hour_ago))
+    (variant,) = _variants(tonight, tmp_path, "next", 1)
+    assert promote(storage, "--yes", variant).exit_code == 0
+    assert files_in(storage) == ["rack-7/0001_first.json", "rack-7/0002_tonight.json", "rack-7/0003_next0.json"]
+
+
+def test_a_number_held_by_a_run_that_was_killed_is_passed_over(storage: Path, tonight: Path) -> None:
+    (storage / "rack-7/.0002.part").write_text("half a rec")
+    assert promote(storage, "--yes", tonight).exit_code == 0
+    assert (storage / "rack-7/0003_tonight.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [(None, "refused, nothing was written:"), (Path("/proc"), "refused, 0 of 1 records were written:")],
+    ids=["a-file-in-the-folder's-place", "a-folder-that-takes-no-files"],
+)
+def test_where_nothing_can_be_written_that_is_said(
+    storage: Path, tonight: Path, tmp_path: Path, target: Path | None, told: str
+) -> None:
+    if target is None:
+        (storage / "rack-7-shm").touch()
+    else:
+        storage = tmp_path / "link"
+        storage.symlink_to(target)
+
+    def force(record: Record) -> None:
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"] |= {"interconnect": "shm", "instance": "rack-7-shm"}
+
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "shm.json", force))
+    assert outcome.exit_code == 1
+    assert told in outcome.errors
+    assert "Traceback" not in outcome.errors

@@ -1,0 +1,138 @@
+"""A run that is slower as a whole: what is excused, what is red at the end. The record is edited, the run is real."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.matrix.canaries import HOST
+from tests.command_line import QUICK, Outcome
+from tests.forked import perf as pytest_perf
+from tests.runs.limited_by_host import LAUNCHES_S
+from tests.workloads_for_tests import STEP_MS
+
+SUITE = ("perf/test_throughput.py", "-k=ddp or static or bucket_view", "--workload=tests.workloads_for_tests:steady")
+ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
+
+
+def perf(storage: Path, *arguments: str) -> Outcome:
+    """Steps so long that a busy core, which makes some 5 ms longer, changes them by little."""
+    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120"})
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A storage with one record."""
+    storage = tmp_path_factory.mktemp("baselines")
+    saved = perf(storage, "--benchmark-save=before")
+    assert saved.exit_code == 0, saved.output
+    return storage
+
+
+def judged_by(
+    recorded: Path,
+    tmp_path: Path,
+    *,
+    tests: float,
+    canaries: float,
+    apart: float = 1,
+    only: Callable[[str], bool] = lambda name: True,
+    torch: str | None = None,
+    arguments: tuple[str, ...] = (),
+) -> tuple[Outcome, dict[str, Any]]:
+    """A run now against a record in which these tests and canaries took less by these factors, and the launches of each
+    test lie apart by ``apart`` to either side, which raises its threshold and no other; made with ``torch``. And
+    what it wrote."""
+    storage = tmp_path / "baselines"
+    shutil.copytree(recorded, storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    for benchmark in record["benchmarks"]:
+        if only(benchmark["fullname"]):
+            info = benchmark["extra_info"]
+            info["launch_medians_s"] = [
+                t / tests * factor for t in info["launch_medians_s"] for factor in (1 / apart, apart)
+            ]
+    for took in record["canaries"]["native"]["canaries"].values():
+        took.update({look: [t / canaries for t in times] for look, times in took.items()})
+    if torch is not None:
+        record["environment"]["torch"] = torch
+    file.write_text(json.dumps(record))
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments)
+    return outcome, json.loads((tmp_path / "now.json").read_text())
+
+
+def words(record: dict[str, Any]) -> set[str]:
+    return {benchmark["extra_info"]["verdict"]["word"] for benchmark in record["benchmarks"]}
+
+
+def test_a_machine_that_changed_is_said_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50)
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.output.count("the machine changed: ") == 1
+    assert words(now) == {"excused"}
+
+
+def test_all_slower_beside_flat_canaries_is_red_though_no_test_is(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=1 / 50, apart=2, torch="1.0")
+    ((instance, shift),) = now["common_shift"].items()
+    assert outcome.exit_code == 1, outcome.output
+    assert words(now) == {"ok"}
+    assert now["failed"] == {f"perf::common_shift[{instance}]": shift["reason"]}
+    assert shift["reason"].startswith("all 5 tests are slower, by about ")
+    assert "canaries are flat: " in shift["reason"]
+    assert f"FAILED perf::common_shift[{instance}]" in outcome.output
+    assert "\nin most tests: torch 1.0 -> " in outcome.output
+
+
+def test_a_test_slower_than_the_machine_explains_fails_at_the_end(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50, only=lambda name: name == ONE)
+    assert outcome.exit_code == 1, outcome.output
+    assert list(now["failed"]) == [ONE]
+    assert f"FAILED {ONE}" in outcome.output
+    assert "; canaries are slower as well: " in now["failed"][ONE]
+
+
+def test_of_few_tests_it_is_said_that_canaries_are_slower_and_why_that_excuses_nothing(
+    recorded: Path, tmp_path: Path
+) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50, arguments=("-k", "bucket_view and not static"))
+    assert outcome.exit_code == 1, outcome.output
+    assert list(now["failed"]) == [ONE]
+    assert "; canaries are slower as well: " in now["failed"][ONE]
+    assert "; 5 tests with records are needed to tell whether the machine explains it" in now["failed"][ONE]
+
+
+def test_new_software_makes_slower_canaries_no_excuse(recorded: Path, tmp_path: Path) -> None:
+    outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50, torch="1.0")
+    assert outcome.exit_code == 1, outcome.output
+    assert words(now) == {"slower"}
+    assert "that is no excuse, because the software changed too: torch 1.0 -> " in outcome.unwrapped
+
+
+@pytest.mark.parametrize(("lead_ms", "word"), [(0.1, "excused"), (100, "slower")])
+def test_a_slower_host_excuses_the_test_that_it_limits_and_limited_before(
+    recorded: Path, tmp_path: Path, lead_ms: float, word: str
+) -> None:
+    storage = tmp_path / "baselines"
+    shutil.copytree(recorded, storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    record["canaries"]["native"]["canaries"][HOST] = {"before_s": [LAUNCHES_S / 2], "after_s": [LAUNCHES_S / 2]}
+    (one,) = (benchmark["extra_info"] for benchmark in record["benchmarks"] if benchmark["fullname"] == ONE)
+    one["launch_medians_s"] = [t / 1.5 for t in one["launch_medians_s"]]
+    one["host_lead_ms"] = lead_ms
+    file.write_text(json.dumps(record))
+    arguments = ("-p", "tests.runs.limited_by_host", f"--benchmark-json={tmp_path / 'now.json'}", "-k=bucket_view")
+    outcome = perf(storage, *arguments)
+    now = json.loads((tmp_path / "now.json").read_text())
+    found = {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in now["benchmarks"]}
+    verdict = found.pop(ONE)
+    assert verdict["word"] == word, outcome.output
+    for said in (f"{HOST} +100.0 %", "; the machine explains "):
+        assert (said in verdict["reason"]) == (word == "excused")
+    assert {verdict["word"] for verdict in found.values()} == {"ok"}
+    assert outcome.exit_code == (word == "slower")

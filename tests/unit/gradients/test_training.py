@@ -1,0 +1,59 @@
+"""What a lossy hook does to a loss, from the curves alone."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fixtures.gradients.correctness_ranks import comes_before_measuring
+from fixtures.gradients.training import EVERY, SEEDS, effect, pairs_of
+
+REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
+
+
+def test_the_same_curves_have_no_effect() -> None:
+    same = effect("bf16", "2cpu", REFERENCE, REFERENCE)
+    assert (same.excess_percent, same.margin_percent, same.kept_percent) == (0, 0, 100)
+
+
+def test_the_excess_is_paired_by_seed_and_has_students_interval() -> None:
+    worse = effect("powersgd", "2cpu", [(2.0, 0.55), (2.2, 0.48), (2.1, 0.78)], REFERENCE)
+    assert worse.excess_percent == pytest.approx(20)  # 10, 20 and 30 %
+    assert worse.margin_percent == pytest.approx(4.302653 * 10 / 3**0.5)  # t of 2 degrees of freedom at 97.5 %
+    assert worse.kept_percent == pytest.approx(100 - (0.05 / 1.5 + 0.08 / 1.8 + 0.18 / 1.5) * 100 / 3)
+
+
+def test_the_curves_are_means_over_the_seeds() -> None:
+    found = effect("bf16", "2cpu", [(2.0, 1.5, 0.5), (2.2, 1.1, 0.7)], [(2.0, 1.0, 0.25), (2.0, 0.5, 0.75)])
+    assert found.steps == (0, EVERY, 2 * EVERY)
+    assert found.curve == pytest.approx((2.1, 1.3, 0.6))
+    assert found.reference_curve == (2.0, 0.75, 0.5)
+
+
+def test_a_reference_that_learns_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="learnt nothing"):
+        effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
+
+
+@pytest.mark.parametrize(("gpus", "pairs"), [(0, []), (1, []), (3, ["01"]), (4, ["01", "23"]), (5, ["01", "23"])])
+def test_seeds_are_trained_on_pairs_of_gpus(gpus: int, pairs: list[str]) -> None:
+    assert pairs_of([str(gpu) for gpu in range(gpus)]) == [tuple(pair) for pair in pairs]
+    assert len(pairs_of([str(gpu) for gpu in range(64)])) == len(SEEDS)
+
+
+@pytest.mark.parametrize(
+    ("order", "ahead"),
+    [
+        (["promise", "promise", "training"], True),
+        (["measure", "training", "promise"], False),
+        (["measure", "promise", "measure", "training"], False),
+        (["measure", "promise", "", "training", "bandwidth"], True),
+        (["promise"], False),
+    ],
+)
+def test_ranks_to_train_start_ahead_unless_they_would_end_before_they_are_needed(order: list[str], ahead: bool) -> None:
+    # Any: no items of a real collection.
+    items: list[Any] = [
+        SimpleNamespace(fixturenames=[name, "gradient_ranks"] if name == "promise" else [name]) for name in order
+    ]
+    assert comes_before_measuring(items, "gradient_ranks", "training") == ahead

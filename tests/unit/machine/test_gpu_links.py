@@ -1,0 +1,133 @@
+"""How GPUs are linked: the header and the record of machines as people have posted them, and none on this one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from fixtures.machine.gpu_links import Device, Machine, bits, header_lines, read_machine
+from fixtures.machine.nvml import UnusableGpus, means_no_gpu, nvml, query
+from fixtures.machine.topology import gpus
+from fixtures.records.parts import to_record
+from fixtures.records.schema import json_of
+
+# `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,
+# with 12 of 18 NVLinks active, and one by itself. Made up is what the post does not show: its NVLinks, and peer access.
+H100_NVL = Machine(
+    devices=(
+        Device(name="NVIDIA H100 NVL", nvlinks=18, nvlinks_active=12, numa_node=0, cpus="0-15,32-47"),
+        Device(name="NVIDIA H100 NVL", nvlinks=18, nvlinks_active=12, numa_node=0, cpus="0-15,32-47"),
+        Device(name="NVIDIA H100 NVL", nvlinks=18, nvlinks_active=0, numa_node=1, cpus="16-31,48-63"),
+    ),
+    links={(0, 1): "nv12", (0, 2): "sys", (1, 2): "sys"},
+    p2p={(0, 1): "ok", (0, 2): "chipset not supported", (1, 2): None},
+)
+PCIE = {"pcie_generation": 5, "pcie_max_generation": 5, "pcie_width": 16, "pcie_max_width": 16}
+# The matrix in github.com/NVIDIA/nccl-tests/issues/333: 8 x B200, NV18 between every pair, four on each side.
+B200 = Machine(
+    devices=tuple(
+        Device(
+            name="NVIDIA B200",
+            nvlinks=18,
+            nvlinks_active=18,
+            numa_node=number // 4,
+            cpus=("0-55,112-167", "56-111,168-223")[number // 4],
+            **PCIE,
+        )
+        for number in range(8)
+    ),
+    links={(a, b): "nv18" for b in range(8) for a in range(b)},
+    p2p={(a, b): "ok" for b in range(8) for a in range(b)},
+)
+
+
+def test_a_uniform_machine_is_three_lines() -> None:
+    assert header_lines(B200) == [
+        "GPUs: 8 x NVIDIA B200; between pairs: 28 x NV18; 8 x 18 of 18 NVLinks up",
+        "PCIe: 8 x gen 5 x16",
+        "host: GPU 0-3 at NUMA node 0, CPUs 0-55,112-167; GPU 4-7 at NUMA node 1, CPUs 56-111,168-223",
+    ]
+
+
+def test_pairs_that_differ_and_cannot_reach_each_other_are_counted() -> None:
+    assert header_lines(H100_NVL) == [
+        "GPUs: 3 x NVIDIA H100 NVL; between pairs: 1 x NV12, 2 x SYS; no peer access in 1 of 3: chipset not supported; "
+        "2 x 12 of 18 NVLinks up, 1 x 0 of 18 NVLinks up",
+        "host: GPU 0-1 at NUMA node 0, CPUs 0-15,32-47; GPU 2 at NUMA node 1, CPUs 16-31,48-63",
+    ]
+
+
+def test_a_pcie_link_below_its_best_stands_beside_it() -> None:
+    slow = replace(B200.devices[0], pcie_generation=3, pcie_width=8)
+    assert header_lines(replace(B200, devices=(slow, *B200.devices[1:])))[1] == (
+        "PCIe: 1 x gen 3 x8 (of gen 5 x16), 7 x gen 5 x16"
+    )
+
+
+def test_one_gpu_of_which_nothing_is_told_is_one_line() -> None:
+    assert header_lines(Machine(devices=(Device(name="NVIDIA L40S"),), links={}, p2p={})) == ["GPUs: NVIDIA L40S"]
+
+
+def test_the_record_has_the_matrix_of_nvidia_smi() -> None:
+    record = json_of(to_record(H100_NVL))
+    assert record["matrix"] == [["X", "NV12", "SYS"], ["NV12", "X", "SYS"], ["SYS", "SYS", "X"]]
+    assert record["p2p"] == {"0-1": "ok", "0-2": "chipset not supported", "1-2": None}
+    assert (record["links"], record["peer_access"]) == ("1 x NV12, 2 x SYS", "1 x ok, 1 x chipset not supported")
+    assert record["devices"][2]["cpus"] == "16-31,48-63"
+
+
+@pytest.mark.parametrize(("words", "numbers"), [([], []), ([0], []), ([0b101], [0, 2]), ([0, 1 << 63 | 1], [64, 127])])
+def test_a_mask_of_cpus_is_their_numbers(words: list[int], numbers: list[int]) -> None:
+    assert bits(words) == numbers
+
+
+needs_no_gpu = pytest.mark.skipif(len(gpus()) > 0, reason="this machine has a GPU")
+
+
+@needs_no_gpu
+def test_without_a_gpu_there_is_nothing_to_say() -> None:
+    assert read_machine() == Machine(devices=(), links={}, p2p={})
+    assert header_lines(read_machine()) == []
+
+
+@needs_no_gpu
+def test_what_nvml_does_not_tell_is_none() -> None:
+    with nvml() as there:
+        assert (there, query(pynvml.nvmlDeviceGetCount)) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "devices", "no_gpu"),
+    [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, [], True),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, ["null", "nvidiactl"], True),
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, ["nvidia0"], False),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, ["nvidia3"], False),
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, [], False),
+        (pynvml.NVML_ERROR_NO_PERMISSION, [], False),
+        (pynvml.NVML_ERROR_GPU_IS_LOST, [], False),
+        (pynvml.NVML_ERROR_UNKNOWN, [], False),
+    ],
+)
+def test_only_without_driver_and_device_there_is_no_gpu(
+    tmp_path: Path, error: int, devices: list[str], no_gpu: bool
+) -> None:
+    for name in devices:
+        (tmp_path / name).touch()
+    assert means_no_gpu(pynvml.NVMLError(error), tmp_path) == no_gpu
+
+
+@needs_no_gpu
+def test_a_container_with_a_gpu_and_without_its_library_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nvidia0").touch()
+    with pytest.raises(UnusableGpus, match=r"NVML cannot be opened: .+; to measure the CPU instead"), nvml(tmp_path):
+        pass
+
+
+@needs_no_gpu
+def test_hidden_gpus_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with nvml(tmp_path) as there:
+        assert not there

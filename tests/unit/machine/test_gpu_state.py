@@ -1,0 +1,216 @@
+"""What NVML said before and after launches, and what of it spoils a number."""
+
+import json
+from dataclasses import replace
+
+import pynvml
+import pytest
+
+from fixtures.machine.gpu_health import gpu_warnings
+from fixtures.machine.gpu_state import (
+    LaunchState,
+    OtherProcess,
+    Reading,
+    Watch,
+    other_processes,
+    read_gpus,
+    reason_names,
+)
+from fixtures.machine.topology import gpus
+from fixtures.records.parts import to_record
+from fixtures.records.schema import json_of
+
+FINE = Reading(
+    sm_mhz=1980,
+    max_sm_mhz=1980,
+    reasons=(),
+    held_s={"power cap": 100.0, "thermal slowdown": 0.0},
+    temperature_c=60,
+    energy_j=1000.0,
+    nvlinks_active=18,
+    pcie_generation=5,
+    pcie_max_generation=5,
+    pcie_width=16,
+    pcie_max_width=16,
+    others=(),
+)
+
+
+def around(*after: Reading, before: Reading = FINE, lasted_s: float = 4) -> LaunchState:
+    """A launch that these readings followed."""
+    return LaunchState(before=(before,) * len(after), after=after, lasted_s=lasted_s)
+
+
+def said(*launches: LaunchState) -> list[tuple[str, str]]:
+    return [(spoiler.kind, spoiler.says) for spoiler in gpu_warnings(launches)]
+
+
+def test_nothing_is_said_of_gpus_that_are_fine() -> None:
+    assert said(around(FINE, FINE), around(FINE, FINE)) == []
+
+
+def test_nothing_is_said_of_what_nvml_does_not_tell() -> None:
+    assert said(around(Reading(), before=Reading())) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "kind", "says"),
+    [
+        pytest.param(
+            replace(FINE, held_s={"power cap": 101.0, "thermal slowdown": 0.1}),
+            "throttled",
+            "GPU 0: power cap 25 % of the time",
+            id="power",
+        ),
+        pytest.param(
+            replace(FINE, held_s={"power cap": 100.0, "thermal slowdown": 3.0}),
+            "throttled",
+            "GPU 0: thermal slowdown 75 % of the time",
+            id="heat-in-the-window",
+        ),
+        pytest.param(
+            replace(FINE, reasons=("hardware thermal slowdown",), temperature_c=91),
+            "throttled",
+            "GPU 0: hardware thermal slowdown at 91 C",
+            id="heat-right-after",
+        ),
+        pytest.param(replace(FINE, sm_mhz=1410), "clocks", "GPU 0: SM clock 1410 of 1980 MHz", id="clocks"),
+        pytest.param(
+            replace(FINE, others=(OtherProcess(pid=4711, memory_bytes=2_100_000_000, sm_percent=37),)),
+            "neighbour",
+            "GPU 0: another process (pid 4711) uses 37 % of the SMs, 2.1 GB",
+            id="neighbour",
+        ),
+        pytest.param(
+            replace(FINE, others=(OtherProcess(pid=4711),)),
+            "neighbour",
+            "GPU 0: another process (pid 4711) is running",
+            id="neighbour-of-whom-little-is-known",
+        ),
+        pytest.param(
+            replace(FINE, nvlinks_active=17),
+            "nvlink",
+            "GPU 0: NVLinks up 17, expected 18 as on other GPUs or before",
+            id="nvlink",
+        ),
+        pytest.param(
+            replace(FINE, nvlinks_active=0),
+            "nvlink",
+            "GPU 0: NVLinks up 0, expected 18 as on other GPUs or before",
+            id="all-nvlinks",
+        ),
+        pytest.param(replace(FINE, pcie_width=8), "pcie", "GPU 0: PCIe x8 of x16", id="lanes"),
+    ],
+)
+def test_what_spoils_a_number_is_said(after: Reading, kind: str, says: str) -> None:
+    assert said(around(after)) == [(kind, says)]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(replace(FINE, held_s={"power cap": 100.1, "thermal slowdown": 0.0}), id="a-moment-of-power-cap"),
+        pytest.param(replace(FINE, held_s={"reliability": 4.0}), id="a-counter-that-was-not-there-before"),
+        pytest.param(replace(FINE, sm_mhz=1935), id="clocks-a-step-below"),
+        pytest.param(replace(FINE, sm_mhz=345, reasons=("idle",)), id="idle-clocks"),
+        pytest.param(replace(FINE, sm_mhz=345, reasons=None), id="perhaps-idle-clocks"),
+        pytest.param(
+            replace(FINE, others=(OtherProcess(pid=4711, memory_bytes=9, sm_percent=0),)), id="idle-neighbour"
+        ),
+        pytest.param(replace(FINE, others=None), id="processes-not-told"),
+        pytest.param(replace(FINE, reasons=("power cap",)), id="power-cap-right-after-only"),
+    ],
+)
+def test_what_is_usual_is_not_said(after: Reading) -> None:
+    assert said(around(after)) == []
+
+
+def test_pcie_below_its_generation_is_said_of_a_gpu_that_was_not_idle_both_times() -> None:
+    slow = replace(FINE, pcie_generation=3)
+    idle = replace(slow, reasons=("idle",))
+    assert said(around(slow, before=slow)) == [("pcie", "GPU 0: PCIe generation 3 of 5")]
+    assert said(around(slow, before=FINE)) == said(around(idle, before=idle)) == []
+
+
+def test_a_gpu_without_a_bridge_has_no_nvlink_down() -> None:
+    bridged, alone = replace(FINE, nvlinks_active=12), replace(FINE, nvlinks_active=0)
+    launch = LaunchState(before=(bridged, bridged, alone), after=(bridged, bridged, alone), lasted_s=4)
+    assert said(launch) == []
+
+
+def test_one_of_several_gpus_with_fewer_nvlinks_is_named() -> None:
+    launch = LaunchState(before=(FINE, replace(FINE, nvlinks_active=16)), after=(FINE,) * 2, lasted_s=4)
+    worse = replace(launch, after=(FINE, replace(FINE, nvlinks_active=16)))
+    assert (said(launch), said(worse)) == (
+        [],
+        [("nvlink", "GPU 1: NVLinks up 16, expected 18 as on other GPUs or before")],
+    )
+
+
+def test_another_process_is_told_before_what_it_may_be_the_reason_of() -> None:
+    other = OtherProcess(pid=4711, memory_bytes=9, sm_percent=37)
+    slowed = replace(FINE, held_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
+    launches = around(slowed, FINE), around(FINE, replace(slowed, others=(other,)))
+    assert [kind for kind, _ in said(*launches)] == ["neighbour", "throttled", "clocks"]
+
+
+def test_gpus_and_launches_share_a_remark_with_the_worst_number() -> None:
+    hot = replace(FINE, held_s={"power cap": 101.0, "thermal slowdown": 0.0})
+    hotter = replace(FINE, held_s={"power cap": 102.0, "thermal slowdown": 0.0})
+    assert said(around(hot, hot, FINE, hotter), around(hot, FINE, FINE, hot)) == [
+        ("throttled", "GPU 0-1,3: power cap 50 % of the time")
+    ]
+
+
+def test_mean_power_is_the_energy_between_the_readings() -> None:
+    assert around(replace(FINE, energy_j=3400.0)).mean_power_w(0) == 600
+    assert around(replace(FINE, energy_j=None)).mean_power_w(0) is None
+
+
+def test_a_launch_is_recorded_in_json() -> None:
+    state = around(replace(FINE, sm_mhz=1410, energy_j=1400.0, others=(OtherProcess(pid=1),)))
+    told = json.loads(json.dumps(json_of(to_record(state))))
+    assert (told["before"]["sm_mhz"], told["after"]["sm_mhz"], told["mean_power_w"]) == (1980, 1410, 100)
+    assert told["held_percent"] == {"power cap": 0, "thermal slowdown": 0}
+    assert told["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
+
+
+def test_of_several_gpus_what_is_the_same_is_recorded_once() -> None:
+    hot = replace(FINE, temperature_c=71, reasons=("power cap", "thermal slowdown"))
+    told = json_of(to_record(LaunchState(before=(FINE, FINE), after=(FINE, hot), lasted_s=10.0)))
+    assert told["before"]["temperature_c"] == FINE.temperature_c
+    assert told["after"]["temperature_c"] == [FINE.temperature_c, 71]
+    assert told["after"]["reasons"] == ["", "power cap, thermal slowdown"]
+    assert told["after"]["sm_mhz"] == 1980
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "sm_percent", "others"),
+    [
+        pytest.param({10: 5, 11: 5}, {10: 90}, (), id="only-ours"),
+        pytest.param(
+            {10: 5, 99: 7}, {99: 40}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=40),), id="a-neighbour"
+        ),
+        pytest.param({10: 5, 99: 7}, {}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=0),), id="an-idle-one"),
+        pytest.param({10: 5, 99: None}, None, (OtherProcess(pid=99),), id="use-not-told"),
+        pytest.param({77: 5, 99: 7}, {99: 40}, None, id="ids-of-another-namespace"),
+        pytest.param({}, {}, (), id="none"),
+    ],
+)
+def test_others_are_the_processes_that_are_not_ours(
+    memory_bytes: dict[int, int | None], sm_percent: dict[int, int] | None, others: tuple[OtherProcess, ...] | None
+) -> None:
+    assert other_processes(memory_bytes, sm_percent, {10, 11}) == others
+
+
+def test_reasons_are_words_and_an_unknown_one_its_number() -> None:
+    power_and_idle = pynvml.nvmlClocksEventReasonSwPowerCap | pynvml.nvmlClocksEventReasonGpuIdle
+    assert reason_names(0) == ()
+    assert reason_names(power_and_idle) == ("idle", "power cap")
+    assert reason_names(power_and_idle | 1 << 40) == ("idle", "power cap", "0x10000000000")
+
+
+@pytest.mark.skipif(len(gpus()) > 0, reason="this machine has a GPU")
+def test_without_a_gpu_nothing_is_read() -> None:
+    assert read_gpus(8, ours=(), since_us=0) == ()
+    assert Watch(8).end(ours=()) is None

@@ -1,0 +1,34 @@
+"""What a hook claims: claims that mean nothing are refused."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.lookup import NotFound
+
+
+@pytest.mark.parametrize(
+    ("claim", "says"),
+    [
+        ({"promise": "lossless"}, "promise 'lossless' is not one of mean, low_rank, full_rank, local, nothing"),
+        ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
+        ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
+        ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, any"),
+        ({"roundings": 3}, "roundings 3 is not one of 1, 2"),
+        ({"channel": 0}, "channel must be 1 or more elements, or None, got 0"),
+        (
+            {"promise": "mean", "wire_dtype": "gradient", "error_feedback": True},
+            "promises 'mean' in each step, so error feedback has nothing to deliver later",
+        ),
+    ],
+)
+def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"hook 'x'.* {says}"):
+        Hook(name="x", build=None, **claim)
+
+
+def test_a_hook_that_is_not_there_is_told() -> None:
+    with pytest.raises(NotFound, match="no hook named 'powersdg': there are none, allreduce"):
+        find_hook("powersdg")

@@ -1,0 +1,279 @@
+"""What is measured: names are found, wrong ones are named, workloads are what they are said to be."""
+
+import sys
+from collections.abc import Callable, Iterable
+from math import prod
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.utils.data import default_collate
+
+from fixtures.machine.instance import valid
+from fixtures.matrix.configs import BUCKETS, CONFIGS, FEEDS, SCALING, THROUGHPUT
+from fixtures.matrix.hook import whole
+from fixtures.matrix.hooks import HOOKS, low_rank
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.lookup import NotFound, look_up
+from fixtures.matrix.workloads import WORKLOADS, Workload, find_workload
+from fixtures.matrix.worlds import World, parse_world, worlds_of
+
+PUBLISHED = ("single", "ddp", "ddp_default", "static_graph", "bucket_view", "bf16", "fp16", "powersgd_rank1", "no_comm")
+
+SHAPES = st.lists(st.integers(1, 300), min_size=1, max_size=4).map(tuple)
+GRADIENTS = st.lists(st.tuples(SHAPES, st.sampled_from([2, 4, 8])), max_size=6)
+
+# A module of a user's own, as --workload PKG.MODULE:ATTR finds it.
+OWN_MODULE = """
+from dataclasses import replace
+from fixtures.matrix.workloads import WORKLOADS
+
+workload = replace(WORKLOADS["vit_tiny"], name="mine")
+batch_size = 4
+"""
+
+
+@pytest.mark.parametrize("table", [CONFIGS, HOOKS, WORKLOADS, INTERCONNECTS])
+def test_every_entry_is_found_by_its_own_name(table: dict[str, Workload]) -> None:
+    assert {name: look_up("entry", table, name).name for name in table} == {name: name for name in table}
+
+
+def test_no_two_configs_share_a_name() -> None:
+    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS]  # built before they go into a table, which would hide it
+    assert sorted(names) == sorted(CONFIGS)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_configuration_has_the_name_that_people_script_against(name: str) -> None:
+    assert CONFIGS[name].hook in HOOKS
+
+
+@pytest.mark.parametrize("name", [*CONFIGS, *WORKLOADS, *INTERCONNECTS])
+def test_a_name_can_stand_in_a_pytest_id(name: str) -> None:
+    assert valid(name)
+
+
+def test_every_config_has_a_hook_of_the_table() -> None:
+    assert {config.hook for config in CONFIGS.values()} <= set(HOOKS)
+
+
+@pytest.mark.parametrize(("kind", "table"), [("config", CONFIGS), ("hook", HOOKS), ("workload", WORKLOADS)])
+def test_an_unknown_name_lists_the_known_ones(kind: str, table: dict[str, Workload]) -> None:
+    with pytest.raises(NotFound) as raised:
+        look_up(kind, table, "powersdg")
+    assert raised.value.args[0] == f"no {kind} named 'powersdg': there are {', '.join(table)}"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "names"),
+    [
+        (0, "1cpu 2cpu"),
+        (1, "1gpu"),
+        (2, "1gpu 2gpu"),
+        (3, "1gpu 2gpu 3gpu"),
+        (4, "1gpu 2gpu 4gpu"),
+        (6, "1gpu 2gpu 4gpu 6gpu"),
+        (8, "1gpu 2gpu 4gpu 8gpu"),
+    ],
+)
+def test_worlds_double_up_to_the_whole_machine(gpus: int, names: str) -> None:
+    assert " ".join(worlds_of(gpus)) == names
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 6, 8])
+def test_a_world_is_parsed_from_its_name(gpus: int) -> None:
+    assert [parse_world(name) for name in worlds_of(gpus)] == list(worlds_of(gpus).values())
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "0gpu", "-1gpu", "8tpu", "8", "8gpus", "8 gpu", "2cpu "])
+def test_what_is_no_world_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"no world named {name!r}: a world is called 1gpu, 8gpu, 2cpu"):
+        parse_world(name)
+
+
+def test_lines_of_the_naive_config_are_what_one_would_paste() -> None:
+    assert CONFIGS["ddp"].lines() == (
+        "from torch.nn.parallel import DistributedDataParallel",
+        "model = DistributedDataParallel(model, device_ids=[local_rank], bucket_cap_mb=2000)",
+    )
+
+
+def test_lines_of_a_hook_follow_those_of_ddp() -> None:
+    assert CONFIGS["bf16-bucket_25mb"].lines() == (
+        "from torch.nn.parallel import DistributedDataParallel",
+        "model = DistributedDataParallel("
+        "model, device_ids=[local_rank], bucket_cap_mb=25, static_graph=True, gradient_as_bucket_view=True)",
+        "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook",
+        "model.register_comm_hook(None, bf16_compress_hook)",
+    )
+
+
+def test_lines_are_for_the_device_and_the_model() -> None:
+    assert CONFIGS["static_graph"].lines(on_gpu=False, find_unused_parameters=True)[1] == (
+        "model = DistributedDataParallel(model, bucket_cap_mb=2000, static_graph=True, find_unused_parameters=True)"
+    )
+
+
+def test_single_has_nothing_to_paste() -> None:
+    assert CONFIGS["single"].lines() == ()
+
+
+def test_single_is_not_for_several_ranks() -> None:
+    reason = CONFIGS["single"].why_not(World(backend="nccl", size=8), warmup=10)
+    assert reason == "single trains on one device without DDP, 8gpu has 8"
+
+
+def test_a_hook_must_have_begun_when_measuring_begins() -> None:
+    world, config = World(backend="gloo", size=2), CONFIGS["powersgd_rank1"]
+    assert config.why_not(world, warmup=4) is None
+    assert (
+        config.why_not(world, warmup=3)
+        == "powersgd_rank1 compresses from step 4 on: it needs --warmup 4 or more, got 3"
+    )
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_config_can_be_measured_on_one_device(name: str) -> None:
+    assert CONFIGS[name].why_not(World(backend="nccl", size=1), warmup=10) is None
+
+
+@example([((4, 4), 4)], 1)  # half exactly, which is not less than half
+@given(GRADIENTS, st.integers(1, 8))
+def test_powersgd_sends_what_torch_would(gradients: list[tuple[tuple[int, ...], int]], rank: int) -> None:
+    expected = 0
+    for (n, *rest), size in gradients:
+        m = prod(rest)
+        compressed, whole_, factors = powerSGD_hook._should_compress(n, m, min(n, m, rank), 2)
+        expected += size * (factors if compressed else whole_)
+    assert low_rank(rank)(gradients) == expected
+
+
+@given(GRADIENTS, st.integers(1, 8))
+def test_powersgd_never_sends_more_than_the_gradients(gradients: list[tuple[tuple[int, ...], int]], rank: int) -> None:
+    assert low_rank(rank)(gradients) <= whole()(gradients)
+
+
+def test_a_vit_layer_of_rank_one_is_two_vectors() -> None:
+    assert low_rank(1)([((4096, 1024), 4)]) == 4 * (4096 + 1024)
+
+
+def test_halves_send_two_bytes_an_element_whatever_the_gradient() -> None:
+    assert [HOOKS[hook].bytes_sent([((10, 3), 4), ((), 8)], 3) for hook in ("bf16", "fp16")] == [248, 248]
+
+
+@pytest.fixture
+def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """``own_module(source)`` makes the module ``my_project.training`` of a user; it is gone after the test."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(source: str) -> None:
+        (tmp_path / "my_project").mkdir()
+        (tmp_path / "my_project" / "__init__.py").touch()
+        (tmp_path / "my_project" / "training.py").write_text(source)
+        for name in ("my_project", "my_project.training"):
+            monkeypatch.setitem(sys.modules, name, sys)  # so that what the import puts there is taken back
+            del sys.modules[name]
+
+    return write
+
+
+def test_a_workload_is_found_in_a_module_of_ones_own(own_module: Callable[[str], None]) -> None:
+    own_module(OWN_MODULE)
+    assert find_workload("my_project.training:workload").name == "mine"
+
+
+def test_a_wrong_attribute_is_named_with_its_module(own_module: Callable[[str], None]) -> None:
+    own_module(OWN_MODULE)
+    with pytest.raises(NotFound, match=r"module 'my_project.training' has no 'workloda'"):
+        find_workload("my_project.training:workloda")
+
+
+def test_what_is_no_workload_is_named_with_its_type(own_module: Callable[[str], None]) -> None:
+    own_module(OWN_MODULE)
+    with pytest.raises(NotFound, match=r"'my_project.training:batch_size' is a int, not a Workload"):
+        find_workload("my_project.training:batch_size")
+
+
+def test_an_error_of_the_users_module_comes_through_as_it_is(own_module: Callable[[str], None]) -> None:
+    own_module("raise ZeroDivisionError('in the user\\'s own code')")
+    with pytest.raises(ZeroDivisionError, match="in the user's own code"):
+        find_workload("my_project.training:workload")
+
+
+def test_a_missing_module_is_named(own_module: Callable[[str], None]) -> None:
+    own_module(OWN_MODULE)
+    with pytest.raises(ModuleNotFoundError, match=r"my_project\.trainnig"):
+        find_workload("my_project.trainnig:workload")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("vit_l_32", 306_535_400), ("resnet50", 25_557_032), ("gpt2_124m", 124_439_808), ("vit_tiny", 2_709_706)],
+)
+def test_a_model_has_its_known_number_of_parameters(name: str, parameters: int) -> None:
+    with torch.device("meta"):
+        model = WORKLOADS[name].model()
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+
+
+def test_gpt2_shares_one_parameter_between_embedding_and_output() -> None:
+    with torch.device("meta"):
+        model = WORKLOADS["gpt2_124m"].model()
+    vocabulary = [tuple(p.shape) for p in model.parameters() if 50257 in p.shape]
+    assert vocabulary == [(50257, 768)]
+    logits = model(torch.zeros(2, 16, dtype=torch.long, device="meta"))
+    assert logits.shape == (2, 16, 50257)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("vit_l_32", [(2, 3, 224, 224), (2,)]),
+        ("resnet50", [(2, 3, 224, 224), (2,)]),
+        ("gpt2_124m", [(2, 512), (2, 512)]),
+        ("vit_tiny", [(2, 3, 16, 16), (2,)]),
+    ],
+)
+def test_samples_make_a_batch(name: str, shapes: list[tuple[int, ...]]) -> None:
+    batch: Iterable[torch.Tensor] = default_collate([WORKLOADS[name].sample() for _ in range(2)])
+    assert [tuple(tensor.shape) for tensor in batch] == shapes
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_loss_of_a_batch_is_a_number(name: str) -> None:
+    workload = WORKLOADS[name]
+    with torch.device("meta"):
+        model = workload.model()
+    batch = [tensor.to("meta") for tensor in default_collate([workload.sample() for _ in range(2)])]
+    assert workload.loss(model, *batch).shape == ()
+
+
+def test_labels_follow_the_tokens_by_one() -> None:
+    ids, following = WORKLOADS["gpt2_124m"].sample()
+    assert torch.equal(ids[1:], following[:-1])
+
+
+def test_the_small_vit_learns_a_batch() -> None:
+    torch.manual_seed(0)
+    workload = WORKLOADS["vit_tiny"]
+    model = workload.model()
+    optimizer = workload.optimizer(model.parameters())
+    batch = default_collate([workload.sample() for _ in range(workload.batch_size)])
+    losses = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        losses.append(workload.loss(model, *batch))
+        losses[-1].backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        optimizer.step()
+    assert losses[1].item() < losses[0].item()
+
+
+def test_powersgd_says_why_it_cannot_work_on_a_model() -> None:
+    why_not = HOOKS["powersgd_rank4"].why_not
+    assert why_not([((64, 64), 4), ((64,), 4)]) is None
+    assert "without dimensions" in (why_not([((64, 64), 4), ((), 4)]) or "")
+    assert "compresses nothing" in (why_not([((4, 8), 4), ((64,), 4)]) or "")

@@ -1,0 +1,123 @@
+"""A workload of a user's own that cannot be trained says so in one line, with the field that is wrong."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.heartbeat import Heartbeat
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.session import environment
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS, Workload
+from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.clock import NoClock
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.feed import Batch, batches
+from fixtures.ranks.loop import build_optimizer, run
+
+
+def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    result: Tensor = model(inputs).square().mean()
+    return result
+
+
+def own(**fields: Any) -> Workload:
+    """A workload that trains, but for these fields. Any: they may be what no workload has."""
+    right = {"name": "mine", "model": lambda: nn.Linear(4, 4), "sample": lambda: (torch.ones(4),), "loss": loss_of}
+    return replace(WORKLOADS["vit_tiny"], **{**right, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"batch_size": 0}, "batch_size must be 1 or more, got 0"),
+        ({"batch_size": "4"}, "batch_size must be 1 or more, got '4'"),
+        ({"model": nn.Linear(4, 4)}, "model must be a function, got a Linear: see docs/how-to/workload.md"),
+        ({"sample": (torch.ones(4),)}, "sample must be a function, got a tuple"),
+        ({"loss": nn.MSELoss()}, "loss must be a function, got a MSELoss"),
+        ({"optimizer": torch.optim.SGD([torch.ones(1)])}, "optimizer must be a function, got a SGD"),
+    ],
+)
+def test_what_no_workload_can_have_is_found_when_it_is_made(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"^workload 'mine': {says}"):
+        own(**fields)
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> RankContext:
+    """This process as a rank."""
+    return RankContext(
+        rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "heartbeat", 1)
+    )
+
+
+def feed(ctx: RankContext, workload: Workload) -> Iterator[Batch]:
+    return batches(ctx, workload, CONFIGS["single"], parse_world("1cpu"), steps=1, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"sample": lambda: torch.ones(4)}, r"sample must return a tuple of tensors, got a Tensor$"),
+        ({"sample": lambda: {"inputs": torch.ones(4)}}, r"sample must return a tuple of tensors, got a dict$"),
+        ({"sample": lambda: (torch.ones(4), "cat")}, r"sample must return a tuple of tensors, got a tuple with a str$"),
+        (
+            {"loss": lambda model, inputs: model(inputs)},
+            r"loss must return a scalar tensor, got a tensor of shape \(4, 4\)$",
+        ),
+        (
+            {"loss": lambda model, inputs: model(inputs).mean().item()},
+            r"loss must return a scalar tensor, got a float$",
+        ),
+    ],
+)
+def test_what_its_functions_return_is_looked_at_in_the_first_step(
+    ctx: RankContext, fields: dict[str, Any], says: str
+) -> None:
+    workload = own(**fields)
+    model = workload.model()
+    optimizer = workload.optimizer(model.parameters())
+    with pytest.raises(TypeError, match=f"^workload 'mine': {says}"):
+        run(ctx, workload, model, optimizer, feed(ctx, workload), NoClock(), range(1))
+
+
+def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> None:
+    workload = own(optimizer=lambda parameters: None)
+    with pytest.raises(TypeError, match=r"^workload 'mine': optimizer must return one with zero_grad and step, got a "):
+        build_optimizer(ctx, workload, workload.model())
+    beat = ctx.heartbeat.read(0)
+    assert (beat.step, beat.phase) == (-1, "building the optimizer")
+
+
+@pytest.mark.parametrize("debug", ["OFF", "INFO"])
+def test_parameters_without_a_gradient_are_named_with_what_to_set(debug: str) -> None:
+    with (
+        environment({"TORCH_DISTRIBUTED_DEBUG": debug}),
+        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets,
+    ):
+        (ranks,) = sets.of(INTERCONNECTS["native"])
+        workload = "tests.workloads_for_tests:left_out"
+        request = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=2, warmup=1)
+        with pytest.raises(RankFailure) as failed:
+            ranks.ask(parse_world("2cpu"), request, doing="training")
+    first, *_ = str(failed.value).splitlines()
+    assert first == (
+        "training: rank 0 raised RuntimeError: workload 'left_out': 4 of 6 parameters got no gradient on rank 0 "
+        "(experts.1.weight, experts.1.bias, experts.2.weight and 1 more): set Workload(find_unused_parameters=True), "
+        "or use them in the loss at step 1 (forward)"
+    )
+    assert "TORCH_DISTRIBUTED_DEBUG" not in str(failed.value)
+
+
+def test_numbers_in_a_sample_become_tensors(ctx: RankContext) -> None:
+    workload = own(sample=lambda: (torch.ones(3), 3, 0.5))
+    assert [tuple(tensor.shape) for tensor in next(feed(ctx, workload))] == [(4, 3), (4,), (4,)]

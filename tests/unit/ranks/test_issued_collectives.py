@@ -1,0 +1,39 @@
+"""The collectives of a step as the backend notes them: NCCL's words in a trace, and gloo's, live."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from fixtures.ranks.issued_collectives import Collective, in_trace
+
+
+def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
+    """As torch's profiler writes it: torch/csrc/distributed/c10d/ParamCommsUtils.hpp."""
+    noted = {"Collective name": name, "dtype": dtype, "In msg nelems": elements, "Group size": 4}
+    return {"ph": "X", "cat": "cpu_op", "name": "record_param_comms", "args": noted}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected", "bytes_of_4_ranks"),
+    [
+        ("allreduce", "BFloat16", Collective(kind="allreduce", dtype=torch.bfloat16, elements=100), 1200),
+        ("_allgather_base", "Byte", Collective(kind="allgather", dtype=torch.uint8, elements=100), 1200),
+        ("all_to_all", "Char", Collective(kind="alltoall", dtype=torch.int8, elements=100), 300),
+        ("_reduce_scatter_base", "Half", Collective(kind="reducescatter", dtype=torch.float16, elements=100), 600),
+        ("broadcast", "Float", Collective(kind="broadcast", dtype=torch.float32, elements=100), 1200),
+    ],
+)
+def test_a_collective_of_nccl_is_read(name: str, dtype: str, expected: Collective, bytes_of_4_ranks: int) -> None:
+    assert in_trace([nccl(name, dtype, 100)]) == [expected]
+    assert expected.bytes_sent(4) == bytes_of_4_ranks
+
+
+@pytest.mark.parametrize("name", ["wait", "barrier", "init"])
+def test_what_carries_nothing_is_left_out(name: str) -> None:
+    assert in_trace([nccl(name, "Float", 0)]) == []
+
+
+def test_one_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(ValueError, match="unknown collective 'teleport' with 8 elements"):
+        in_trace([nccl("teleport", "Float", 8)])

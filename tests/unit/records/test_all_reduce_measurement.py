@@ -1,0 +1,64 @@
+"""The bandwidth of bare all-reduces: its arithmetic and the links' limit."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.machine.nvlink import limit_gb_per_s
+from fixtures.matrix.all_reduces import ALL_REDUCES, all_reduces_for
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+from fixtures.records.all_reduce_measurement import AllReduceLaunch, AllReduces
+
+
+def all_reduces(ranks: int, *launches_s: tuple[float, ...], limit_gb_per_s: float | None = None) -> AllReduces:
+    return AllReduces(
+        collective=ALL_REDUCES["all_reduce_1gb"],
+        world=World(backend="nccl", size=ranks),
+        interconnect=INTERCONNECTS["native"],
+        launches=tuple(AllReduceLaunch(step_s=steps, transport=Counter()) for steps in launches_s),
+        limit_gb_per_s=limit_gb_per_s,
+    )
+
+
+def test_eight_ranks_send_seven_quarters_of_the_bytes() -> None:
+    measured = all_reduces(8, (0.004,), limit_gb_per_s=450)
+    assert measured.algorithm_gb_per_s == pytest.approx(268.435456)  # 2^30 B in 4 ms
+    assert measured.bus_gb_per_s == pytest.approx(469.762048)
+    assert measured.of_limit_percent == pytest.approx(104.39156)
+
+
+def test_the_time_is_the_geometric_mean_of_the_launches_medians() -> None:
+    assert all_reduces(2, (0.001, 0.002, 9), (0.008,)).seconds_per_step == pytest.approx(0.004)
+
+
+@given(ranks=st.integers(2, 64), seconds=st.floats(1e-6, 10))
+def test_the_bus_carries_between_once_and_twice_what_the_algorithm_does(ranks: int, seconds: float) -> None:
+    measured = all_reduces(ranks, (seconds,))
+    assert 1 <= measured.bus_gb_per_s / measured.algorithm_gb_per_s * (1 + 1e-12) < 2
+
+
+@pytest.mark.parametrize(
+    ("link", "version", "limit"),
+    [
+        ("nv18", 6, 450),  # H100, H200: 900 GB/s in both directions
+        ("nv12", 5, 300),  # A100: 600, NVLink 3.1
+        ("nv18", 7, 900),  # B200: 1800
+        ("nv4", 1, 80),  # P100: 160
+        ("nv18", 99, None),
+        ("nv18", None, None),
+        ("sys", 6, None),
+        (None, 6, None),
+    ],
+)
+def test_the_limit_is_the_version_times_the_links(link: str | None, version: int | None, limit: float | None) -> None:
+    assert limit_gb_per_s(link, version) == limit
+
+
+def test_the_curve_goes_from_64_kb_to_2_gb_on_gpus_and_to_less_on_the_cpu() -> None:
+    sizes = [ALL_REDUCES[name].bytes for name in all_reduces_for("nccl")]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (64 * 1024, 2 * 1024**3)
+    assert ALL_REDUCES[all_reduces_for("gloo")[-1]].bytes == 16 * 1024**2

@@ -1,0 +1,306 @@
+"""Records among the baselines: whole or not there, and never silently left out."""
+
+import json
+import multiprocessing
+import os
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.records.baselines import BadBaseline, BaselineStorage, History, read_history
+from fixtures.records.schema import SCHEMA
+
+COMMITTED = Path(__file__).parents[3] / "baselines"
+HERE, ELSEWHERE = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"
+DDP = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-ddp]"
+BF16 = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-bf16]"
+
+
+def benchmark(test: str, *medians: float, instance: str | None = HERE) -> dict[str, Any]:
+    return {
+        "fullname": test,
+        "extra_info": {
+            "workload": "vit_l_32",
+            "instance": instance,
+            "steps_per_s": 10,
+            "launch_medians_s": list(medians),
+        },
+    }
+
+
+def output(*benchmarks: dict[str, Any]) -> dict[str, Any]:
+    """What pytest-benchmark hands over to be saved, with what our hook adds."""
+    return {"schema": SCHEMA, "instance": HERE, "machine_info": {"instance": HERE}, "benchmarks": list(benchmarks)}
+
+
+def storage(folder: Path) -> BaselineStorage:
+    return BaselineStorage(str(folder), logger=None, default_machine_id=HERE)
+
+
+def save(folder: Path, *benchmarks: dict[str, Any], name: str = "night") -> list[Path]:
+    saving = storage(folder)
+    saving.save(output(*benchmarks), name)
+    return saving.written
+
+
+def medians(history: History) -> dict[str, list[list[float]]]:
+    return {test: recorded.launch_medians_s for test, recorded in history.items()}
+
+
+def wrong(folder: Path) -> str:
+    """What reading these baselines complains of."""
+    with pytest.raises(BadBaseline) as raised:
+        read_history(folder, HERE)
+    return str(raised.value)
+
+
+def write(folder: Path, name: str, record: object) -> Path:
+    """A file as a person or a broken program might leave it; text is written as it is."""
+    file = folder / HERE / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(record if isinstance(record, str) else json.dumps(record))
+    return file
+
+
+def test_what_is_saved_is_read_again_to_the_last_bit(tmp_path: Path) -> None:
+    save(tmp_path, benchmark(DDP, 0.1, 1 / 3, 0.30000000000000004), benchmark(BF16, 0.05))
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1, 1 / 3, 0.30000000000000004]], BF16: [[0.05]]}
+    assert read_history(tmp_path, HERE)[DDP].workload == "vit_l_32"
+
+
+def test_a_history_runs_from_the_oldest_record_to_the_newest(tmp_path: Path) -> None:
+    for time in (0.3, 0.1, 0.2):
+        save(tmp_path, benchmark(DDP, time))
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.3], [0.1], [0.2]]}
+
+
+def test_a_test_of_one_record_only_has_a_shorter_history(tmp_path: Path) -> None:
+    save(tmp_path, benchmark(DDP, 0.1))
+    save(tmp_path, benchmark(DDP, 0.2), benchmark(BF16, 0.05))
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1], [0.2]], BF16: [[0.05]]}
+
+
+def test_an_instance_without_a_folder_has_no_history(tmp_path: Path) -> None:
+    assert read_history(tmp_path, HERE) == {}
+
+
+def test_each_instance_gets_a_file_of_its_own(tmp_path: Path) -> None:
+    here, there = save(tmp_path, benchmark(DDP, 0.1), benchmark(DDP, 0.6, instance=ELSEWHERE))
+    assert [here, there] == [tmp_path / HERE / "0001_night.json", tmp_path / ELSEWHERE / "0001_night.json"]
+    assert medians(read_history(tmp_path, ELSEWHERE)) == {DDP: [[0.6]]}
+    assert json.loads(there.read_text())["machine_info"] == {"instance": ELSEWHERE}
+
+
+def test_benchmarks_of_other_suites_are_left_out(tmp_path: Path) -> None:
+    assert save(tmp_path, {"fullname": "tests/test_other.py::test_sort", "extra_info": {}}) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_go_on_from_the_greatest_and_leave_gaps_alone(tmp_path: Path) -> None:
+    write(tmp_path, "0001_first.json", "")
+    write(tmp_path, "0007_seventh.json", "")
+    assert [file.name for file in save(tmp_path, benchmark(DDP, 0.1))] == ["0008_night.json"]
+    assert [file.name for file in save(tmp_path, benchmark(DDP, 0.1), name="later")] == ["0009_later.json"]
+
+
+def test_saving_leaves_nothing_but_the_record_which_others_may_read(tmp_path: Path) -> None:
+    (file,) = save(tmp_path, benchmark(DDP, 0.1))
+    assert list(file.parent.iterdir()) == [file]
+    assert file.stat().st_mode & 0o777 == 0o644
+
+
+def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
+    for _ in range(count):
+        together.wait(30)
+        save(folder, benchmark(DDP, 0.1), name=name)
+
+
+@pytest.mark.parametrize("names", [("night", "night"), ("main", "candidate")])
+def test_two_runs_that_save_at_once_take_two_numbers(tmp_path: Path, names: tuple[str, str]) -> None:
+    spawn, count = multiprocessing.get_context("spawn"), 200
+    together = spawn.Barrier(2)
+    processes = [
+        spawn.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    numbers = sorted(file.name.partition("_")[0] for file in (tmp_path / HERE).iterdir())
+    assert numbers == [f"{number:04}" for number in range(1, 2 * count + 1)]
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1]] * 2 * count}
+
+
+def test_a_failed_test_is_not_saved(tmp_path: Path) -> None:
+    saving = storage(tmp_path)
+    saving.failed.add(DDP)
+    saving.save(output(benchmark(DDP, 0.2), benchmark(BF16, 0.05)), "night")
+    assert medians(read_history(tmp_path, HERE)) == {BF16: [[0.05]]}
+
+
+def test_nothing_is_saved_when_every_test_failed(tmp_path: Path) -> None:
+    saving = storage(tmp_path)
+    saving.failed |= {DDP, BF16}
+    saving.save(output(benchmark(DDP, 0.2), benchmark(BF16, 0.05)), "night")
+    assert (saving.written, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_a_run_that_may_not_be_kept_writes_nothing(tmp_path: Path) -> None:
+    saving = storage(tmp_path)
+    saving.refuse = True
+    saving.save(output(benchmark(DDP, 0.1)), "night")
+    assert (saving.written, list(tmp_path.iterdir())) == ([], [])
+
+
+def test_what_cannot_be_written_is_kept_in_mind_and_costs_no_other_instance_its_file(tmp_path: Path) -> None:
+    (tmp_path / HERE).touch()
+    saving = storage(tmp_path)
+    saving.save(output(benchmark(DDP, 0.1), benchmark(DDP, 0.6, instance=ELSEWHERE)), "night")
+    assert saving.unwritten == [f"the baseline of {HERE} in {tmp_path / HERE}: File exists"]
+    assert saving.written == [tmp_path / ELSEWHERE / "0001_night.json"]
+
+
+RECORD = output(benchmark(DDP, 0.1))
+TIMES = f"{DDP}: launch_medians_s must be positive times, got"
+
+
+def with_medians(*values: object) -> dict[str, Any]:
+    return output({"fullname": DDP, "extra_info": {"workload": "vit_l_32", "launch_medians_s": list(values)}})
+
+
+def with_info(**info: object) -> dict[str, Any]:
+    known = benchmark(DDP, 0.1)
+    return output({**known, "extra_info": {**known["extra_info"], **info}})
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        pytest.param("", "cannot be read: Expecting value", id="empty"),
+        pytest.param("<<<<<<< HEAD\n{}", "cannot be read: Expecting value", id="merge-conflict"),
+        pytest.param("\x00\x01\x02", "cannot be read", id="binary"),
+        pytest.param("[" * 100_000, "cannot be read", id="nested-too-deep"),
+        pytest.param([RECORD], "is not a record of ddp-perf: it has no schema", id="list"),
+        pytest.param(
+            {"benchmarks": RECORD["benchmarks"]}, "is not a record of ddp-perf: it has no schema", id="foreign"
+        ),
+        pytest.param({**RECORD, "schema": "1"}, "is not a record of ddp-perf: it has no schema", id="schema-is-text"),
+        pytest.param({**RECORD, "schema": True}, "is not a record of ddp-perf: it has no schema", id="schema-is-true"),
+        pytest.param({**RECORD, "schema": 99}, "has schema 99, this version reads up to 1: update", id="future"),
+        pytest.param(
+            {**RECORD, "instance": ELSEWHERE}, f"is of instance '{ELSEWHERE}', not '{HERE}'", id="another-instance"
+        ),
+        pytest.param({**RECORD, "benchmarks": []}, "has no benchmarks", id="no-benchmarks"),
+        pytest.param({**RECORD, "benchmarks": {}}, "has no benchmarks", id="benchmarks-is-no-list"),
+        pytest.param({**RECORD, "benchmarks": [None]}, "benchmark 0 is incomplete", id="benchmark-is-null"),
+        pytest.param(
+            {**RECORD, "benchmarks": [benchmark(DDP, 0.1), {"fullname": BF16, "extra_info": {}}]},
+            "benchmark 1 is incomplete (KeyError('launch_medians_s'))",
+            id="no-times",
+        ),
+        pytest.param(
+            {**RECORD, "benchmarks": [{"fullname": DDP, "extra_info": {"launch_medians_s": [0.1]}}]},
+            "benchmark 0 is incomplete (KeyError('workload'))",
+            id="no-workload",
+        ),
+        pytest.param(
+            {**RECORD, "benchmarks": [{**benchmark(DDP, 0.1), "fullname": [DDP]}]},
+            f"benchmark 0 is incomplete (its name is {[DDP]})",
+            id="name-is-no-text",
+        ),
+        pytest.param(with_medians(), TIMES + " []", id="no-launch"),
+        pytest.param(with_medians(0.1, float("nan")), TIMES + " [0.1, nan]", id="nan"),
+        pytest.param(with_medians(float("inf")), TIMES + " [inf]", id="infinite"),
+        pytest.param(with_medians(-0.1), TIMES + " [-0.1]", id="negative"),
+        pytest.param(with_medians(0), TIMES + " [0]", id="zero"),
+        pytest.param(with_medians(10**400), TIMES + " [1000", id="too-large-for-a-float"),
+        pytest.param(with_medians("0.1"), TIMES + " ['0.1']", id="text"),
+        pytest.param(with_medians(True), TIMES + " [True]", id="bool"),
+        pytest.param(
+            with_info(steps_per_s=None), f"{DDP}: steps_per_s must be a positive number, got None", id="no-rate"
+        ),
+        pytest.param(with_info(interconnect=["shm"]), f"{DDP}: interconnect is a list, not text", id="interconnect"),
+        pytest.param(with_info(interconnect={}), f"{DDP}: interconnect is a dict, not text", id="no-interconnect"),
+        pytest.param(with_info(phases_ms=[1.0]), f"{DDP}: phases_ms is a list, not an object", id="phases"),
+        pytest.param(with_info(hook=5), f"{DDP}: hook is a int, not text", id="hook"),
+        pytest.param({**RECORD, "benchmarks": RECORD["benchmarks"] * 2}, f"has {DDP} twice", id="twice"),
+        pytest.param({**RECORD, "schema": -5}, "is not a record of ddp-perf: it has schema -5", id="schema-5"),
+        pytest.param({**RECORD, "environment": []}, "environment is a list, not an object", id="environment"),
+        pytest.param(
+            {**RECORD, "environment": {"variables": "none"}},
+            "environment: variables is a str, not an object",
+            id="variables",
+        ),
+    ],
+)
+def test_a_record_that_cannot_be_used_is_named_with_what_is_wrong(
+    tmp_path: Path, record: object, complaint: str
+) -> None:
+    file = write(tmp_path, "0001_night.json", record)
+    assert wrong(tmp_path).startswith(f"{file}: {complaint}")
+
+
+@pytest.mark.parametrize("name", ["night.json", "1_night.json", "00001_night.json", "0001.json", "copy of 0001_x.json"])
+def test_a_file_of_another_name_is_not_left_out(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path, name, RECORD)
+    assert wrong(tmp_path) == f"{file}: its name is not NNNN_name.json"
+
+
+def test_a_file_beside_the_instances_is_named(tmp_path: Path) -> None:
+    save(tmp_path, benchmark(DDP, 0.1))
+    (tmp_path / "0001_night.json").write_text("{}")
+    assert wrong(tmp_path) == f"{tmp_path / '0001_night.json'}: is not in the folder of an instance"
+
+
+def test_a_folder_in_place_of_a_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / HERE / "0001_night.json").mkdir(parents=True)
+    assert wrong(tmp_path).startswith(f"{tmp_path / HERE / '0001_night.json'}: cannot be read")
+
+
+def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / HERE).mkdir()
+    os.mkfifo(tmp_path / HERE / "0001_night.json")
+    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is a pipe, not a regular file"
+
+
+@pytest.mark.parametrize("broken", ["a file", "a link to itself", "a link to nothing"])
+def test_a_folder_that_cannot_be_read_is_no_empty_history(tmp_path: Path, broken: str) -> None:
+    folder = tmp_path / HERE
+    if broken == "a file":
+        folder.touch()
+    else:
+        folder.symlink_to(folder if "itself" in broken else tmp_path / "nothing")
+    assert wrong(tmp_path).startswith(f"{folder}: cannot be read: ")
+
+
+def test_every_bad_file_is_named_at_once(tmp_path: Path) -> None:
+    bad = [write(tmp_path, "0001_a.json", ""), write(tmp_path, "0003_c.json", {**RECORD, "schema": 2})]
+    write(tmp_path, "0002_b.json", RECORD)
+    assert [line.partition(": ")[0] for line in wrong(tmp_path).splitlines()] == [str(file) for file in bad]
+
+
+def test_other_instances_are_not_read(tmp_path: Path) -> None:
+    save(tmp_path, benchmark(DDP, 0.1))
+    (tmp_path / ELSEWHERE).mkdir()
+    (tmp_path / ELSEWHERE / "0001_night.json").write_text("torn")
+    assert list(read_history(tmp_path, HERE)) == [DDP]
+
+
+@given(st.data())
+def test_a_record_cut_off_anywhere_is_reported(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        (file,) = save(Path(folder), benchmark(DDP, 0.1, 0.2), benchmark(BF16, 0.05))
+        whole = file.read_bytes()
+        file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        assert wrong(Path(folder)).startswith(f"{file}: cannot be read: ")
+
+
+@pytest.mark.parametrize("instance", sorted(folder.name for folder in COMMITTED.glob("*") if folder.is_dir()))
+def test_every_committed_baseline_can_be_read(instance: str) -> None:
+    assert read_history(COMMITTED, instance)

@@ -1,0 +1,178 @@
+"""Why a config got slower, from its record and now."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.records.baselines import Recorded
+from fixtures.records.differences import Snapshot, cause
+from fixtures.session.flow import cause_since
+
+# What every record of a test has.
+BARE: dict[str, Any] = {"workload": "vit_l_32", "launch_medians_s": [0.1]}
+INFO: dict[str, Any] = {
+    **BARE,
+    "steps_per_s": 10.0,
+    "breakdown_ms": {"compute": 85.0, "exposed_communication": 10.0, "exposed_copy": 1.0, "idle": 4.0},
+    "phases_ms": {"input": 1.0, "forward": 30.0, "backward": 64.0, "optimizer": 5.0},
+    "transport": {"P2P/CUMEM": 16},
+    "fingerprint": {"nccl": "2.28.9", "channels": 16, "nvls_channels": 16, "network": "IB", "gpudirect": True},
+    "algorithms_percent": {"AllReduce": {"Ring/Simple": 97.0, "Tree/LL": 3.0}, "Broadcast": {"Ring/Simple": 100.0}},
+    "gpu_state": {"launches": [], "spoilers": [{"kind": "throttled", "says": "GPU 0: power cap 9 % of the time"}]},
+    "wire_dtype": "bfloat16",
+    "wire_bytes_per_step": 1000,
+    "buckets": 2,
+    "bucket_bytes": [400, 600],
+    "all_reduces": 11,
+    "waiting_ms": 1.0,
+    "late_ranks": {"0": 3, "1": 2},
+    "starved_ms": 0.5,
+    "unfed_ms": 0.1,
+}
+SOFTWARE = {
+    "torch": "2.11.0",
+    "nccl": "2.28.9",
+    "host": "a",
+    "gpu_uuids": ["1"],
+    "variables": {"NCCL_ALGO": "Ring"},
+    "topology": {"links": "28 x NV18", "nvlinks": "8 x 18 of 18 up", "peer_access": "28 x ok"},
+}
+
+
+def why(info: dict[str, Any] | None = None, **software: Any) -> str:
+    """The cause when a step takes 12 ms longer and this differs."""
+    now = {**INFO, "steps_per_s": 1 / 0.112, **(info or {})}
+    before = Snapshot.of(INFO, SOFTWARE)
+    return cause(before, Snapshot.of(now, {**SOFTWARE, **software}))
+
+
+def test_the_part_and_the_phase_that_grew_are_named() -> None:
+    breakdown = {**INFO["breakdown_ms"], "exposed_communication": 21.9, "idle": 4.2}
+    phases = {**INFO["phases_ms"], "backward": 75.8}
+    expected = (
+        "+12 ms a step: exposed communication +11.9 ms, in backward +11.8 ms; nothing else that is recorded differs"
+    )
+    assert why({"breakdown_ms": breakdown, "phases_ms": phases}) == expected
+
+
+def test_a_part_that_shrank_is_no_cause() -> None:
+    breakdown = {**INFO["breakdown_ms"], "exposed_communication": 30.0, "idle": 0.0}
+    assert why({"breakdown_ms": breakdown}).startswith("+12 ms a step: exposed communication +20 ms;")
+
+
+def test_a_rough_breakdown_is_called_so() -> None:
+    breakdown = {**INFO["breakdown_ms"], "idle": 16.0}
+    assert "idle +12 ms (rough)" in why({"breakdown_ms": breakdown, "breakdown_is_rough": True})
+
+
+@pytest.mark.parametrize(
+    ("info", "told"),
+    [
+        (
+            {"transport": {"SHM/direct": 12, "P2P/CUMEM": 4}},
+            "is SHM/direct on 12 of 16 channels and P2P/CUMEM on 4 of 16",
+        ),
+        ({"fingerprint": {"channels": 8, "nvls_channels": 16}}, "NCCL's channels 16 -> 8"),
+        ({"fingerprint": {"nvls_channels": 0}}, "NVLS channels 16 -> 0"),
+        ({"fingerprint": {"network": "Socket", "gpudirect": False}}, "network IB -> Socket; GPUDirect yes -> no"),
+        (
+            {"algorithms_percent": {"AllReduce": {"Ring/Simple": 40.0, "Tree/LL128": 60.0}}},
+            "algorithm of AllReduce Ring/Simple -> Tree/LL128",
+        ),
+        ({"wire_dtype": "float32"}, "gradients travel as bfloat16 -> float32"),
+        ({"wire_bytes_per_step": 2000}, "wire bytes a step 1000 -> 2000"),
+        ({"all_reduces": 1}, "all-reduces a step 11 -> 1"),
+        ({"buckets": 1, "bucket_bytes": [1000000]}, "buckets 2 -> 1; largest bucket 0.0 -> 1.0 MB"),
+        ({"waiting_ms": 12.0, "late_ranks": {"0": 3, "1": 40}}, "rank 1 is late: the others wait for it +11 ms"),
+        ({"starved_ms": 12.0, "unfed_ms": 11.0}, "the device waits for a batch +10.9 ms"),
+        ({"starved_ms": 12.0}, "the host is late for the device +11.5 ms"),
+    ],
+)
+def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
+    assert told in why(info)
+
+
+NEIGHBOUR = {"kind": "neighbour", "says": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
+
+
+def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
+    worse = {"kind": "throttled", "says": "GPU 0: power cap 30 % of the time"}
+    now = {"gpu_state": {"launches": [], "spoilers": [worse, NEIGHBOUR]}}
+    assert why(now) == f"+12 ms a step; {NEIGHBOUR['says']}"
+
+
+def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
+    old = Snapshot.of({**BARE, "steps_per_s": 10.0}, {})
+    now = Snapshot.of({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "spoilers": [NEIGHBOUR]}}, {})
+    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['says']}"
+
+
+@pytest.mark.parametrize(
+    ("software", "told"),
+    [
+        (
+            {"topology": {"links": "27 x NV18, 1 x SYS", "nvlinks": "8 x 18 of 18 up"}},
+            "links between GPUs 28 x NV18 -> 27 x NV18, 1 x SYS",
+        ),
+        (
+            {"topology": {"links": "", "peer_access": "28 x not supported"}},
+            "peer access between GPUs 28 x ok -> 28 x not",
+        ),
+        ({"torch": "2.15.0", "nccl": "2.30.7"}, "torch 2.11.0 -> 2.15.0; NCCL 2.28.9 -> 2.30.7"),
+        ({"host": "b", "gpu_uuids": ["2"]}, "host a -> b; other GPUs of the same kind"),
+        ({"variables": {"NCCL_ALGO": "Tree"}}, "NCCL_ALGO Ring -> Tree"),
+        ({"variables": {}}, "NCCL_ALGO Ring -> unset"),
+    ],
+)
+def test_what_changed_around_is_named(software: dict[str, Any], told: str) -> None:
+    assert told in why(**software)
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        {"algorithms_percent": {"AllReduce": {"Ring/Simple": 60.0, "Tree/LL": 40.0}}},
+        {"algorithms_percent": {"AllGather": {"PAT/Simple": 100.0}}},
+        {"algorithms_percent": None, "fingerprint": None},
+        {"fingerprint": {"nccl": "2.28.9", "channels": None, "pairs": {"0 -> 1": {"SHM": "0"}}}},
+    ],
+)
+def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(info: dict[str, Any]) -> None:
+    assert why(info) == "+12 ms a step; nothing else that is recorded differs"
+
+
+def test_a_record_that_was_not_profiled_tells_what_it_has() -> None:
+    bare = Snapshot.of({**BARE, "steps_per_s": 10.0}, {})
+    assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
+
+
+# Of which record the breakdown is
+
+
+def recorded(**profiled: float) -> tuple[Recorded, Snapshot]:
+    """Records of 100 ms a step of which the newest was not profiled, and, by file, older ones that were, with their
+    steps/s."""
+    last = Snapshot.of({**BARE, "steps_per_s": 10.0}, SOFTWARE)
+    older = {f"{name}.json": Snapshot.of({**INFO, "steps_per_s": speed}, SOFTWARE) for name, speed in profiled.items()}
+    return Recorded(workload="vit_l_32", last=last, profiled=older), last
+
+
+NOW = Snapshot.of({**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["breakdown_ms"], "idle": 16.0}}, SOFTWARE)
+
+
+def test_an_older_record_that_was_profiled_says_which_part_grew() -> None:
+    told = cause_since(*recorded(older=11.0, newer=10.0), NOW)
+    assert told.startswith("since newer.json, the newest record of it that was profiled: +12 ms a step: idle +12 ms")
+
+
+def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
+    assert cause_since(*recorded(older=8.0), NOW).startswith("+12 ms a step")
+
+
+def test_that_no_record_was_profiled_is_said_with_the_option() -> None:
+    assert cause_since(*recorded(), NOW).endswith("no record of it was profiled: record one with --explain all")
+
+
+def test_without_a_profile_now_the_newest_record_is_enough() -> None:
+    now = Snapshot.of({**BARE, "steps_per_s": 1 / 0.112}, SOFTWARE)
+    assert cause_since(*recorded(older=10.0), now) == "+12 ms a step; nothing else that is recorded differs"

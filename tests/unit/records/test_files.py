@@ -1,0 +1,53 @@
+"""A record written in the place of an older one, as --benchmark-json does: whole, or the older one still is."""
+
+import json
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from fixtures.records.files import write_in_place
+
+
+def test_a_record_takes_the_place_of_the_one_before_also_behind_a_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "nightly.json", tmp_path / "link.json"
+    file.write_text("last night's")
+    link.symlink_to(file)
+    write_in_place(link, {"benchmarks": []})
+    assert json.loads(file.read_text()) == {"benchmarks": []}
+    assert link.is_symlink()
+
+
+def test_where_the_disk_is_full_the_one_before_stays_whole(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.json"
+    file.write_text("last night's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_in_place(file, {"benchmarks": [0.1] * 1000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_text() == "last night's"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_a_killed_run_left_is_removed_and_what_is_not_its_own_stays(tmp_path: Path) -> None:
+    left, others = tmp_path / ".nightly.json.a1b2.part", tmp_path / ".weekly.json.a1b2.part"
+    for part in (left, others):
+        part.write_text("half a rec")
+        os.utime(part, (time.time() - 3601,) * 2)
+    write_in_place(tmp_path / "nightly.json", {})
+    assert {file.name for file in tmp_path.iterdir()} == {"nightly.json", others.name}
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_in_place(pipe, {"benchmarks": []})
+    assert json.loads(os.read(reader, 1000)) == {"benchmarks": []}
+    os.close(reader)
+    assert pipe.is_fifo()

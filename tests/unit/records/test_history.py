@@ -1,0 +1,57 @@
+"""Nights read from records: in the order of their dates, each once, instances apart."""
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.records.files import checked_run
+from fixtures.records.history import around_records, read_nights
+from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write, write_forty_nights
+
+
+@pytest.fixture(scope="module")
+def forty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_forty_nights(tmp_path_factory.mktemp("nightly"))
+
+
+# Reading
+
+
+def test_nights_are_in_the_order_of_their_dates(forty_nights: Path) -> None:
+    tests, left_out = read_nights([forty_nights])
+    days = [night.finished.toordinal() for night in tests[HERE][DDP]]
+    assert days == list(range(days[0], days[0] + 40))
+    assert left_out == []
+
+
+def test_a_night_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    """In the nightly folder and, promoted, among the baselines."""
+    for number in (1, 2):
+        write(tmp_path / str(number), 1, night(1, benchmark(DDP, 0.1)))
+    (nights,) = read_nights([tmp_path])[0][HERE].values()
+    assert len(nights) == 1
+
+
+def test_instances_are_apart(tmp_path: Path) -> None:
+    write(tmp_path, 1, night(1, benchmark(DDP, 0.1), benchmark(BF16, 0.3, instance=f"{HERE}-shm", interconnect="shm")))
+    tests, _ = read_nights([tmp_path])
+    assert {instance: list(of_it) for instance, of_it in tests.items()} == {HERE: [DDP], f"{HERE}-shm": [BF16]}
+
+
+def test_a_record_of_other_suites_is_left_out(tmp_path: Path) -> None:
+    file = write(tmp_path, 1, night(1, {"fullname": "test_sort", "extra_info": {}}))
+    assert read_nights([tmp_path]) == ({}, [f"{file}: has no benchmarks of ddp-perf"])
+
+
+def test_around_two_records_are_their_commits_software_and_machine() -> None:
+    before = night(1, topology={"links": "28 x NV18", "matrix": [["X"]]}, variables={"NCCL_ALGO": "Ring"})
+    after = night(2, torch="2.15.0", topology={"links": "28 x PIX", "matrix": [["Y"]]})
+    after["commit_info"] = {"id": "fedcba9876543210", "dirty": True}
+    assert around_records(checked_run(before), checked_run(after)) == [
+        "commit 0123456789 -> fedcba9876 with changes",
+        "torch 2.14.0 -> 2.15.0",
+        "links between GPUs 28 x NV18 -> 28 x PIX",
+        "NCCL_ALGO Ring -> unset",
+    ]
+    assert around_records(checked_run(before), checked_run(before)) == []
+    assert around_records(checked_run({}), checked_run(after)) == []

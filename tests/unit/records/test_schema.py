@@ -1,0 +1,133 @@
+"""The schema of records: it reads every record of this repository and writes it back as it was."""
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from fixtures.records.files import BadRecord, checked
+from fixtures.records.schema import FullRecord, Part, TestRecord, json_of, known
+from tests.record_reference import DOCUMENT, keys_of, parts, with_tables
+
+ROOT = Path(__file__).parents[3]
+COMMITTED = sorted((ROOT / "baselines").glob("*/*.json"))
+DDP = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-ddp]"
+
+
+def small(**info: object) -> dict[str, Any]:
+    """A record with what every record has, and this in its test."""
+    known_info = {"workload": "vit_l_32", "launch_medians_s": [0.1, 0.2], "steps_per_s": 10.0}
+    return {"schema": 1, "benchmarks": [{"fullname": DDP, "extra_info": {**known_info, **info}}]}
+
+
+@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_every_committed_record_is_read_and_written_back_as_it_was(file: Path) -> None:
+    record = json.loads(file.read_text())
+    assert json_of(checked(record)) == record
+
+
+def test_there_are_committed_records() -> None:
+    assert len(COMMITTED) >= 20
+
+
+def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
+    record = checked(small())
+    assert known(record.environment) is None
+    assert record.benchmarks[0].extra_info.looks_s is UNSET
+    assert json_of(record) == small()
+
+
+def test_null_is_told_from_a_missing_key() -> None:
+    record = small(gradient_error=None)
+    (benchmark,) = checked(record).benchmarks
+    assert benchmark.extra_info.gradient_error is None
+    assert benchmark.extra_info.wire_dtype is UNSET
+    assert json_of(checked(record)) == record
+
+
+def test_keys_of_a_newer_version_are_ignored() -> None:
+    record = small(of_a_newer_version=[1], verdict={"word": "ok", "of_a_newer_version": {}})
+    (benchmark,) = checked({**record, "of_a_newer_version": "x"}).benchmarks
+    assert json_of(benchmark.extra_info) == {**small()["benchmarks"][0]["extra_info"], "verdict": {"word": "ok"}}
+
+
+def test_words_of_a_newer_version_are_kept() -> None:
+    record = checked(small(verdict={"word": "a new word"}))
+    verdict = known(record.benchmarks[0].extra_info.verdict)
+    assert verdict is not None
+    assert verdict.word == "a new word"
+
+
+def top(**values: object) -> Callable[[], dict[str, Any]]:
+    return lambda: {**small(), **values}
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        (lambda: small(host_lead_ms="0"), f"{DDP}: host_lead_ms is a str, not a number"),
+        (lambda: small(wire_bytes_per_step=1.5), f"{DDP}: wire_bytes_per_step is a float, not a whole number"),
+        (lambda: small(lossless=1), f"{DDP}: lossless is a int, not true or false"),
+        (lambda: small(verdict={}), f"{DDP}: verdict has no word"),
+        (
+            lambda: small(gpu_state={"launches": [], "spoilers": [{"kind": "pcie"}]}),
+            f"{DDP}: gpu_state.spoilers[0] has no says",
+        ),
+        (lambda: small(bucket_bytes=[1, None]), f"{DDP}: bucket_bytes[1] is a NoneType, not a whole number"),
+        (lambda: small(spread_percent=10**400), f"{DDP}: spread_percent: Number out of range"),
+        (lambda: small(steps_per_s="10"), f"{DDP}: steps_per_s must be a positive number, got '10'"),
+        (top(environment={"torch": 2}), "environment: torch is a int, not text"),
+        (top(canaries={"native": {"world": "2cpu"}}), "its canaries are incomplete (canaries[...] has no canaries)"),
+        (top(failed={"a": 1}), "failed[...] is a int, not text"),
+    ],
+)
+def test_a_key_of_another_kind_is_named_with_its_place(record: Callable[[], dict[str, Any]], complaint: str) -> None:
+    with pytest.raises(BadRecord) as refused:
+        checked(record())
+    assert str(refused.value) == complaint
+
+
+def test_the_document_has_the_tables_of_the_schema() -> None:
+    text = DOCUMENT.read_text()
+    assert with_tables(text) == text, "write them anew: python -m tests.record_reference"
+
+
+@pytest.mark.parametrize("part", parts(), ids=lambda part: part.__name__)
+def test_every_key_has_one_line_of_meaning(part: type[Part]) -> None:
+    own = keys_of(part)
+    assert all(key.meaning and "\n" not in key.meaning for key in own)
+    inherited = [field.name for base in part.__bases__ for field in msgspec.structs.fields(base)]
+    assert [key.name for key in own] == list(part.__struct_fields__)[len(inherited) :]
+
+
+def test_every_part_of_the_schema_is_in_the_document() -> None:
+    def below(part: type[Part]) -> set[type[Part]]:
+        return {part, *(inner for one in part.__subclasses__() for inner in below(one))}
+
+    assert set(parts()) == below(Part) - {Part}
+    assert FullRecord in parts()
+    assert TestRecord in parts()
+
+
+def test_what_ranks_import_does_not_need_msgspec() -> None:
+    """With --against, ranks run under another interpreter, which may lack it."""
+    found: set[str] = set()
+    left = [f"fixtures.ranks.{file.stem}" for file in (ROOT / "fixtures/ranks").glob("*.py")]
+    while left:
+        module = left.pop()
+        file = ROOT / f"{module.replace('.', '/')}.py"
+        if module in found or not file.exists():
+            continue
+        found.add(module)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                assert node.module.partition(".")[0] != "msgspec", f"{module} imports msgspec"
+                left += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                assert "msgspec" not in {alias.name for alias in node.names}, f"{module} imports msgspec"
+    assert "fixtures.trace.breakdown" in found

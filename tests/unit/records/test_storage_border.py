@@ -1,0 +1,188 @@
+"""No name of an instance and no link leads out of the storage: on reading, saving and promoting."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.__main__ import main
+from fixtures.machine.instance import BadInstance, checked, folder_of
+from fixtures.records.baselines import BadBaseline, BaselineStorage, read_history
+from fixtures.records.schema import SCHEMA
+
+HERE = "rack-7"
+TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
+# Names that are no folder's name, and names that begin as a good one and lead elsewhere.
+HOSTILE = {
+    "empty": "",
+    "dot": ".",
+    "parent": "..",
+    "below a parent": "../elsewhere",
+    "far below a parent": "../../../../elsewhere",
+    "through a good name": f"{HERE}/../../elsewhere",
+    "absolute": "/elsewhere",
+    "below the storage": f"{HERE}/more",
+    "hidden": ".rack",
+    "NUL": f"{HERE}\0",
+    "line end": f"{HERE}\n",
+    "option": "-rf",
+    "backslashes": "..\\elsewhere",
+    "drive": "C:elsewhere",
+    "long": "x" * 201,
+    "other letters": "räck",
+}
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    """Deep enough that what leads out of it stays inside tmp_path."""
+    folder = tmp_path / "1" / "2" / "3" / "baselines"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def linked(storage: Path, tmp_path: Path) -> Path:
+    """A storage in which the folder of HERE is a link to a folder outside."""
+    (tmp_path / "elsewhere").mkdir()
+    (storage / HERE).symlink_to(tmp_path / "elsewhere")
+    return storage
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(os.path.relpath(file, folder) for file in folder.rglob("*") if file.is_file())
+
+
+# Any: a record is JSON.
+def record(instance: str, interconnect: str = "native") -> dict[str, Any]:
+    info = {
+        "workload": "vit_tiny",
+        "instance": instance,
+        "interconnect": interconnect,
+        "steps_per_s": 10,
+        "launch_medians_s": [0.1],
+    }
+    return {
+        "schema": SCHEMA,
+        "instance": instance,
+        "failed": {},
+        "interrupted": False,
+        "benchmarks": [{"fullname": TEST, "extra_info": info}],
+    }
+
+
+@pytest.fixture
+def promote(storage: Path, tmp_path: Path) -> Callable[[dict[str, Any]], int]:
+    """``promote(record)``: ``python -m fixtures promote --yes`` of it into the storage; the exit code."""
+
+    def promote(record: dict[str, Any]) -> int:
+        file = tmp_path / "night.json"
+        file.write_text(json.dumps(record))
+        return main(["promote", "--yes", f"--storage={storage}", str(file)])
+
+    return promote
+
+
+def test_a_good_record_is_promoted(promote: Callable[[dict[str, Any]], int], storage: Path) -> None:
+    assert promote(record(HERE)) == 0
+    assert promote(record(f"{HERE}-shm", "shm")) == 0
+    assert files_in(storage) == ["rack-7-shm/0001_night.json", "rack-7/0001_night.json"]
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_record_of_no_instance_is_not_promoted(
+    promote: Callable[[dict[str, Any]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    assert promote(record(name)) == 1
+    headline, line = capsys.readouterr().err.splitlines()
+    assert headline == "refused, nothing was written:"
+    assert line.startswith(f"{tmp_path / 'night.json'}: {TEST}: instance '")
+    assert line.endswith("and has at most 200 characters: measure again")
+    assert files_in(tmp_path) == ["night.json"]
+
+
+@pytest.mark.parametrize("behind", ["/../../elsewhere", "/../../../elsewhere", "/more", "\0", "x" * 200])
+def test_nor_one_whose_interconnect_hides_the_way_out(
+    promote: Callable[[dict[str, Any]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], behind: str
+) -> None:
+    """An instance is named after a forced interconnect: without its ending it is a good name."""
+    assert promote(record(f"{HERE}-{behind}", behind)) == 1
+    assert f"{TEST}: instance 'rack-7-" in capsys.readouterr().err
+    assert files_in(tmp_path) == ["night.json"]
+
+
+def test_a_promotion_follows_no_link_out_of_the_storage(
+    promote: Callable[[dict[str, Any]], int], linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert promote(record(HERE)) == 1
+    _, line = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"{tmp_path / 'night.json'}: instance {linked / HERE} is a link to {tmp_path / 'elsewhere'}, "
+        "outside the storage: put a folder in its place"
+    )
+    assert files_in(tmp_path) == ["night.json"]
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_result_of_no_instance_is_not_saved_and_costs_the_others_nothing(
+    storage: Path, tmp_path: Path, name: str
+) -> None:
+    saving = BaselineStorage(str(storage), logger=None, default_machine_id=HERE)
+    benchmarks = [record(one)["benchmarks"][0] for one in (name, HERE)]
+    saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
+    assert files_in(tmp_path) == [f"1/2/3/baselines/{HERE}/0001_night.json"]
+    (unwritten,) = saving.unwritten
+    assert unwritten.startswith("the baseline of instance '")
+
+
+def test_a_save_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path) -> None:
+    saving = BaselineStorage(str(linked), logger=None, default_machine_id=HERE)
+    saving.save(record(HERE), "night")
+    assert files_in(tmp_path) == []
+    (unwritten,) = saving.unwritten
+    assert "outside the storage: put a folder in its place" in unwritten
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_records_of_no_instance_are_not_read(storage: Path, name: str) -> None:
+    with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
+        read_history(storage, name)
+
+
+def test_reading_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "0001_night.json").write_text(json.dumps(record(HERE)))
+    with pytest.raises(BadBaseline, match="outside the storage: put a folder in its place"):
+        read_history(linked, HERE)
+
+
+def test_a_link_to_a_folder_of_the_storage_and_one_to_the_whole_storage_are_followed(
+    storage: Path, tmp_path: Path
+) -> None:
+    (storage / "rack-8").mkdir()
+    (storage / HERE).symlink_to("rack-8")
+    (tmp_path / "link").symlink_to(storage)
+    assert folder_of(storage, HERE) == storage / HERE
+    assert folder_of(tmp_path / "link", "rack-8") == tmp_path / "link" / "rack-8"
+
+
+@pytest.mark.parametrize("link", [".", "..", "rack-8/more"], ids=["storage", "parent", "below"])
+def test_a_link_to_anything_else_is_not(storage: Path, link: str) -> None:
+    (storage / HERE).symlink_to(link)
+    with pytest.raises(BadInstance):
+        folder_of(storage, HERE)
+
+
+@pytest.mark.parametrize("other", [None, 7, ["rack-7"], b"rack-7"])
+def test_only_text_is_a_name(other: object) -> None:
+    with pytest.raises(BadInstance):
+        checked(other)
+
+
+def test_the_message_is_one_short_line() -> None:
+    with pytest.raises(BadInstance) as raised:
+        checked("a\nb" * 1000)
+    assert len(str(raised.value)) < 250
+    assert "\n" not in str(raised.value)

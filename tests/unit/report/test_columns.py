@@ -1,0 +1,97 @@
+"""Tables of columns: one entry a column, empty ones left out, never over 100 characters without -v."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.report.columns import Column, legend, table
+from fixtures.report.paragraphs import WIDTH, packed, wrapped
+
+NAME: Column[dict[str, object]] = Column(title="name", value=lambda row: row["name"])
+MS: Column[dict[str, object]] = Column(
+    title="step", unit="ms", value=lambda row: row.get("ms"), format=".2f", meaning="mean over the steps."
+)
+NOTE: Column[dict[str, object]] = Column(title="note", value=lambda row: row.get("note", ""), shown="below")
+ROWS: list[dict[str, object]] = [{"name": "ddp", "ms": 12.345}, {"name": "bf16"}]
+
+
+def wide(width: int, shown: str) -> Column[dict[str, object]]:
+    return Column(title="x" * width, value=lambda row: 1, format="d", shown=shown)  # type: ignore[arg-type]
+
+
+def test_numbers_stand_on_the_right_text_on_the_left_and_none_is_a_dash() -> None:
+    assert table([NAME, MS], ROWS) == ["name   step", "         ms", "----  -----", "ddp   12.35", "bf16      -"]
+
+
+def test_a_new_column_is_one_entry() -> None:
+    """Its header, its cells, their format and alignment, and its sentence in the legend."""
+    peak: Column[dict[str, object]] = Column(
+        title="peak", unit="MB", value=lambda row: 1000, format=".0f", meaning="of the fullest rank."
+    )
+    lines = table([NAME, peak, MS], ROWS)
+    assert [line.split() for line in lines] == [
+        ["name", "peak", "step"],
+        ["MB", "ms"],
+        ["----", "----", "-----"],
+        ["ddp", "1000", "12.35"],
+        ["bf16", "1000", "-"],
+    ]
+    assert legend([NAME, peak, MS], ROWS) == ["peak MB: of the fullest rank. step ms: mean over the steps."]
+
+
+def test_a_column_that_no_row_fills_is_left_out_with_its_meaning() -> None:
+    assert table([NAME, MS], ROWS[1:]) == ["name", "----", "bf16"]
+    assert legend([NAME, MS], ROWS[1:]) == []
+    assert table([NAME, MS], ROWS[1:], verbose=True) == ["name", "----", "bf16"]
+
+
+def test_a_column_is_shown_if_it_fits() -> None:
+    room = WIDTH - len("name") - 2
+    assert len(table([NAME, wide(room, "if it fits")], ROWS)[0]) == WIDTH
+    assert table([NAME, wide(room + 1, "if it fits")], ROWS)[0] == "name"
+    assert table([NAME, wide(room + 1, "if it fits"), wide(room, "if it fits")], ROWS)[0].endswith("  " + "x" * room)
+
+
+def test_with_v_every_column_is_shown() -> None:
+    columns = [NAME, wide(90, "if it fits"), wide(90, "with -v"), MS]
+    assert table(columns, ROWS)[0].split() == ["name", "step"]
+    assert len(table(columns, ROWS, verbose=True)[0].split()) == 4
+
+
+def test_a_note_is_a_line_below_that_names_its_row() -> None:
+    rows = [*ROWS, {"name": "slow", "ms": 1.0, "note": "word " * 30}]
+    first, second = table([NAME, NOTE, MS], rows)[-2:]
+    assert first.startswith("slow: word word")
+    assert second.startswith("  word")
+    assert len(first) <= WIDTH
+
+
+def test_rows_with_the_same_note_share_its_line() -> None:
+    rows: list[dict[str, object]] = [{"name": name, "note": "throttled"} for name in ("a", "b")]
+    assert table([NAME, NOTE], rows)[-1] == "all: throttled"
+    more: list[dict[str, object]] = [*rows, {"name": "c"}]
+    assert table([NAME, NOTE], more)[-1] == "a, b: throttled"
+
+
+def test_a_name_that_is_too_long_is_wrapped_in_its_column() -> None:
+    lines = table([NAME, MS], [{"name": "n" * 150, "ms": 1.0}])
+    assert max(map(len, lines)) == WIDTH
+    assert "".join(line.split()[0] for line in lines[3:]) == "n" * 150
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,40}( [a-z]{1,20}){0,12}", fullmatch=True), max_size=8))
+def test_a_legend_has_every_sentence_whole_and_no_line_over_the_width(sentences: list[str]) -> None:
+    lines = packed(sentences)
+    assert all(len(line) <= WIDTH for line in lines)
+    text = "\n".join(line for line in lines).replace("\n  ", " ")
+    assert sorted(text.split()) == sorted(" ".join(sentences).split())
+    assert all(sentence in text for sentence in sentences)
+
+
+def test_a_wrapped_line_goes_on_indented() -> None:
+    first, second = wrapped("word " * 21, "    ")
+    assert (len(first), first[:9], second) == (98, "    word ", "      word word")
+    assert wrapped("one\ntwo") == ["one", "two"]
+
+
+def test_a_number_is_not_parted_from_its_unit() -> None:
+    assert wrapped("x" * 95 + " 14.4 %") == ["x" * 95, "  14.4 %"]

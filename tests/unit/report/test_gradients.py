@@ -1,0 +1,94 @@
+"""The table of gradient tests."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
+from fixtures.report.gradients import Outcome, report_lines, what_is_wrong
+from tests.command_line import pytest_perf
+
+BUG = UPSTREAM_BUGS["powersgd_nan"]
+
+
+def outcome(word: str, *subjects: str, why: str = "", bug: bool = False, avoided: bool = False) -> Outcome:
+    given = BUG if bug else None
+    return Outcome(test="test", subjects=subjects, outcome=word, why=why, bug=given, avoided=avoided)
+
+
+def test_each_hook_and_option_and_way_has_a_row() -> None:
+    outcomes = [
+        outcome("right", "scenario join", "option default", "hook bf16"),
+        outcome("right", "update fused"),
+        outcome("wrong", "hook bf16", why="off by one"),
+    ]
+    *rows, wrong = report_lines(outcomes)[2:]
+    assert [row.split() for row in rows] == [
+        ["hook", "bf16", "1", "1"],
+        ["option", "default", "1"],
+        ["scenario", "join", "1"],
+        ["update", "fused", "1"],
+    ]
+    assert wrong == "wrong: test: off by one"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "AssertionError: rank 1, step 2: parameter 0 is 1\nrank 1, step 3: no\nasked: check:check on 2cpu, hook bf16",
+        "ddp_options:check on 2cpu, hook bf16, seed 0: rank 1, step 2: parameter 0 is 1\n  File ...",
+        "AssertionError: rank 1, step 2: parameter 0 is 1\nassert not ['parameter 0 is 1']",
+    ],
+)
+def test_the_line_of_a_failure_is_the_violation(message: str) -> None:
+    report = pytest.TestReport("", ("", 0, ""), {}, "failed", message, "call")
+    assert what_is_wrong(report) == "rank 1, step 2: parameter 0 is 1"
+
+
+def test_what_is_unsupported_says_why_once() -> None:
+    lines = report_lines([outcome("unsupported", "option new", why="this torch has no new")] * 3)
+    assert lines[-1] == "unsupported: this torch has no new (3 tests)"
+
+
+def test_what_is_deliberately_run_once_is_not_called_unsupported() -> None:
+    lines = report_lines(
+        [outcome("not repeated", "scenario frozen", why="it is run on two"), outcome("right", "scenario frozen")]
+    )
+    assert [line.split() for line in (lines[0], lines[2])] == [
+        ["tests", "of", "right", "not", "repeated"],  # none was wrong or unsupported
+        ["scenario", "frozen", "1", "1"],
+    ]
+    assert lines[3:] == ["not repeated: it is run on two (1 test)"]
+
+
+def test_a_run_counts_what_it_leaves_out_apart_from_what_is_unsupported(tmp_path: Path) -> None:
+    """float64 does not depend on the number of ranks; mixed precision needs an accelerator."""
+    chosen = "gradients_ways and 3cpu and none and (float64 or (mixed_precision and bucket_1kb))"
+    output = pytest_perf(tmp_path, "perf/test_gradients_ways.py", "-k", chosen).unwrapped
+    assert " not repeated: float64 does not depend on the number of ranks: it is run on two (2 tests) " in output
+    assert re.search(r" unsupported: mixed_precision needs an accelerator: [^()]* \(1 test\) ", output)
+
+
+def test_a_known_bug_that_is_there_says_what_to_do_instead() -> None:
+    lines = report_lines([outcome("right", bug=True, why="it is there"), outcome("right", bug=True, avoided=True)])
+    assert lines == [
+        "",
+        "this torch build has 1 of 1 known DDP bugs (-v: what goes wrong); workarounds:",
+        f"    powersgd_nan: {BUG.instead}",
+    ]
+
+
+def test_with_v_a_known_bug_also_says_what_goes_wrong() -> None:
+    heading, *bug = report_lines([outcome("right", bug=True, why="it is there")], verbose=True)[1:]
+    assert heading == "this torch build has 1 of 1 known DDP bugs; workarounds:"
+    says = f"powersgd_nan (wrong numbers, seen in torch 2.11 to 2.15): {BUG.goes_wrong} -> {BUG.instead}"
+    assert " ".join(line.strip() for line in bug) == says
+
+
+def test_a_bug_that_is_gone_needs_no_advice() -> None:
+    assert BUG.instead not in "".join(report_lines([outcome("right", bug=True)]))
+
+
+def test_a_bug_that_shows_another_way_is_wrong() -> None:
+    assert "wrong: test: it hangs now" in report_lines([outcome("wrong", bug=True, why="it hangs now")])

@@ -1,0 +1,447 @@
+"""What a speed means beside the others, and the lines of the table, from measurements made by hand."""
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.machine.gpu_state import LaunchState, Reading
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.worlds import parse_world
+from fixtures.records.measurement import Measurement
+from fixtures.report.best import best_lines
+from fixtures.report.recording import recording_command
+from fixtures.report.table import blunt_lines, record_lines, report_lines
+from fixtures.session.comparison import Comparison, comparisons
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.verdict import judge
+from tests.builders import DDP, SETTINGS, launch, lines, measured, unwrapped
+from tests.command_line import ROOT
+
+
+def beside(measurement: Measurement, *others: Measurement) -> Comparison:
+    return comparisons([*others, measurement])[measurement.cell]
+
+
+def rows(table: list[str]) -> dict[str, list[str]]:
+    """Config -> the cells of its row."""
+    return {cells[0]: cells[1:] for line in table if (cells := line.split()) and cells[0] in CONFIGS}
+
+
+SINGLE = measured("single", 10, world="1gpu")
+BF16 = measured("bf16", 9)
+NO_COMM = measured("no_comm", 9.5)
+
+
+def test_a_config_is_compared_with_ddp_one_device_and_the_limit() -> None:
+    compared = beside(BF16, SINGLE, DDP, NO_COMM)
+    assert compared.against_naive_percent == pytest.approx(12.5)
+    assert compared.against_single_percent == pytest.approx(-10)
+    assert compared.of_limit_percent == pytest.approx(100 * 9 / 9.5)
+
+
+def test_ddp_is_no_faster_than_itself() -> None:
+    assert beside(DDP).against_naive_percent == 0
+
+
+def test_the_limit_is_that_of_the_fastest_config_without_communication() -> None:
+    compared = beside(DDP, NO_COMM, measured("no_comm-bucket_25mb", 16), measured("no_comm-bucket_10mb", 12))
+    assert compared.of_limit_percent == pytest.approx(50)
+
+
+def test_what_was_not_measured_is_no_reference() -> None:
+    assert beside(BF16) == Comparison(against_naive_percent=None, against_single_percent=None, of_limit_percent=None)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"world": "4gpu"},
+        {"workload": "resnet50"},
+        {"interconnect": "shm"},
+    ],
+)
+def test_another_world_workload_or_interconnect_is_no_reference(elsewhere: dict[str, str]) -> None:
+    compared = beside(BF16, measured("ddp", 8, **elsewhere), measured("no_comm", 9, **elsewhere))  # type: ignore[arg-type]
+    assert (compared.against_naive_percent, compared.of_limit_percent) == (None, None)
+
+
+def test_one_device_is_the_reference_of_every_world_of_its_workload_only() -> None:
+    elsewhere = measured("single", 5, world="1gpu", workload="resnet50")
+    assert beside(measured("ddp", 8, world="2gpu"), SINGLE, elsewhere).against_single_percent == pytest.approx(-20)
+    assert beside(DDP, elsewhere).against_single_percent is None
+
+
+@pytest.mark.parametrize(
+    ("leads_s", "limited"),
+    [((0.08, 0.09, 0.07), False), ((0.009, 0.003, 0.08), True), ((0.011, 0.011, 0.001), False), ((None,) * 3, False)],
+)
+def test_the_host_limits_a_step_when_the_device_has_hardly_any_work_left(
+    leads_s: tuple[float | None, ...], limited: bool
+) -> None:
+    one = measured("ddp", 10, launches=tuple(replace(launch(0.1), host_lead_s=lead) for lead in leads_s))
+    assert one.host_limited == limited
+    assert one.to_record().host_lead_ms == (leads_s[0] and pytest.approx(1e3 * leads_s[0]))
+
+
+def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
+    three = (launch(0.1, 0.1, 0.4), launch(0.102), launch(0.098))
+    row = rows(lines(measured("bf16", 0, launches=three), DDP, SINGLE, NO_COMM, verbose=True))["bf16"]
+    steps_per_s = (0.1 * 0.102 * 0.098) ** (-1 / 3)
+    assert row == [
+        f"{steps_per_s:.2f}",
+        f"{1e3 / steps_per_s:.2f}",
+        f"{100 * 0.004 * steps_per_s:.1f}",
+        f"{100 * (steps_per_s / 8 - 1):+.1f}",
+        f"{100 * (steps_per_s / 10 - 1):+.1f}",
+        f"{100 * steps_per_s / 9.5:.1f}",
+        "17.2",
+        "3000",
+        *("lossy", "2e-03"),
+        "2e-03",
+        *("no", "baseline"),
+    ]
+
+
+def test_a_row_without_v_has_what_is_asked_first() -> None:
+    """-v adds steps/s and the error of each gradient."""
+    wide = lines(BF16, DDP, NO_COMM, measured("bucket_10mb", 9))
+    assert rows(wide)["bf16"] == ["111.11", "+12.5", "94.7", "17.2", "3000", "lossy", "2e-03", "no", "baseline"]
+
+
+def test_a_missing_reference_is_no_column_and_of_one_row_a_dash() -> None:
+    assert rows(lines(BF16))["bf16"] == ["111.11", "17.2", "3000", "lossy", "2e-03", "no", "baseline"]  # nor a spread
+    assert rows(lines(quiet("bf16", 9), DDP))["ddp"][:2] == ["125.00", "-"]  # one launch has no spread
+
+
+def test_a_peak_that_is_not_known_is_a_dash() -> None:
+    launches = (replace(launch(0.1), peak_memory_bytes=None),)
+    assert rows(lines(DDP, measured("bf16", 9, launches=launches)))["bf16"][3] == "-"
+
+
+def test_the_verdict_stands_in_the_row_with_the_change() -> None:
+    assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok", "+0.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "+25.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "-50.0", "%"]
+
+
+def test_what_spoils_a_number_stands_beside_it_once() -> None:
+    fine = Reading(sm_mhz=1980, max_sm_mhz=1980, reasons=())
+    spoiled = LaunchState(before=(fine,), after=(replace(fine, sm_mhz=1410),), lasted_s=4)
+    launches = tuple(replace(launch(0.1), gpu_state=spoiled) for _ in range(3))
+    table = lines(DDP, measured("bf16", 9, launches=launches))
+    remark = "GPU 0: SM clock 1410 of 1980 MHz"
+    assert [line for line in table if remark in line] == [f"bf16: {remark}"]
+
+
+def bucketed(config: str, *bucket_mb: float, largest_mb: float = 154.4) -> Measurement:
+    """Measured with these buckets, of a model whose largest parameter is that of gpt2_124m."""
+    gradients = ((round(1e6 * largest_mb), 4), (3072, 4))
+    sizes = tuple(round(1e6 * size) for size in bucket_mb)
+    launches = (replace(launch(0.1), bucket_bytes=sizes, gradients=gradients),)
+    return measured(config, 0, workload="gpt2_124m", launches=launches)
+
+
+def test_buckets_that_cannot_be_as_small_as_asked_are_said_once_with_their_sizes() -> None:
+    small = [bucketed(f"{hook}bucket_10mb", 11.8, 12.1, 164.6) for hook in ("", "bf16-")]
+    table = lines(*small, bucketed("bucket_50mb", 54.3, 180.2), bucketed("bucket_400mb", 420, 78))
+    assert [line for line in table if "never smaller" in line] == [
+        "a bucket is never smaller than its largest parameter, here of 154.4 MB: the largest bucket has "
+        "164.6 MB with bucket_cap_mb=10 (10.5 MB), 180.2 MB with bucket_cap_mb=50 (52.4 MB)"
+    ]
+
+
+def test_a_bucket_that_is_full_and_no_more_is_not_said_nor_one_whose_size_nobody_asked_for() -> None:
+    full = bucketed("bucket_10mb", 11.8, 12.1, largest_mb=2)
+    assert not any("never smaller" in line for line in lines(full, bucketed("ddp_default", 164.6)))
+
+
+def test_each_workload_world_and_interconnect_has_a_table_with_its_transport() -> None:
+    table = lines(measured("ddp", 4, interconnect="shm"), SINGLE, DDP, measured("ddp", 7, workload="resnet50"))
+    assert [line for line in table if "samples a rank" in line] == [
+        "resnet50, 8gpu, 64 samples a rank, native (P2P/CUMEM on 192 channels)",
+        "vit_l_32, 1gpu, 32 samples a rank (P2P/CUMEM on 192 channels)",
+        "vit_l_32, 8gpu, 32 samples a rank, native (P2P/CUMEM on 192 channels)",
+        "vit_l_32, 8gpu, 32 samples a rank, shm (P2P/CUMEM on 192 channels)",
+    ]
+
+
+def test_configs_stand_in_the_order_in_which_they_are_listed() -> None:
+    table = lines(NO_COMM, BF16, DDP, measured("bucket_10mb", 9))
+    assert list(rows(table)) == ["ddp", "bf16", "no_comm", "bucket_10mb"]
+
+
+def test_nothing_judged_is_no_table() -> None:
+    assert report_lines(Run(settings=SETTINGS), {}) == []
+
+
+def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attention() -> None:
+    run = Run(settings=SETTINGS)
+    for test, history_s in (("a", []), ("b", [[0.1]]), ("c", [[0.125]])):  # no baseline, slower, ok
+        run.measured[test] = Judged(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
+    shown = [line for line in report_lines(run, {}) if line.startswith("ddp ")]
+    assert len(shown) == 1
+    assert shown[0].endswith("slower +25.0 %")
+
+
+def best(*measurements: Measurement) -> list[str]:
+    return unwrapped(best_lines(list(measurements), comparisons(measurements)))
+
+
+def launched(config: str, *ms: float) -> Measurement:
+    """A config whose launches had these medians, in ms a step."""
+    return measured(config, 0, launches=tuple(launch(one / 1e3) for one in ms))
+
+
+def quiet(config: str, steps_per_s: float) -> Measurement:
+    """Three launches that spread by 0.2 %."""
+    return launched(config, *(1e3 / steps_per_s * spread for spread in (0.999, 1, 1.001)))
+
+
+def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> None:
+    slower = [quiet("powersgd_rank1", 8.5), quiet("ddp_default", 7), quiet("no_comm", 9.5)]
+    assert best(quiet("ddp", 8), quiet("bf16", 9), quiet("static_graph", 8.8), *slower) == [
+        "",
+        "best lossless: static_graph, 8.80 steps/s, gain vs ddp +10.0 %",
+        *(f"    {line}" for line in CONFIGS["static_graph"].lines()),
+        "",
+        "best lossy: bf16, 9.00 steps/s, gain vs ddp +12.5 %",
+        *(f"    {line}" for line in CONFIGS["bf16"].lines()),
+    ]
+
+
+def test_a_lossy_config_that_gains_nothing_is_said_to() -> None:
+    # On 8 H200, vit_l_32.
+    found = best(quiet("ddp_default", 11.12), quiet("bf16", 10.90), quiet("bf16_powersgd_rank1", 10.27))
+    assert found[1] == "best lossless: ddp_default, 11.12 steps/s"
+    lossy = found.index("best lossy: bf16, 10.90 steps/s: no faster than lossless ddp_default")
+    assert found[lossy + 1 :] == [f"    {line}" for line in CONFIGS["bf16"].lines()]
+
+
+def test_without_ddp_the_best_is_named_without_a_gain() -> None:
+    assert best(quiet("bf16", 9), quiet("fp16", 8))[1] == "best lossy: bf16, 9.00 steps/s"
+
+
+def test_feeds_single_and_the_limit_are_never_best() -> None:
+    others = [quiet(name, 99) for name in ("feed_resident", "feed_pinned", "feed_loader", "single", "no_comm")]
+    assert [line.split(",")[0] for line in best(DDP, *others) if line.startswith("best")] == ["best lossless: ddp"]
+    assert best(*others) == []
+
+
+def test_one_config_alone_is_not_called_best() -> None:
+    assert best(DDP) == []
+
+
+def test_the_best_stand_under_the_table_of_their_world() -> None:
+    slow = [replace(one, world=parse_world("4gpu")) for one in (measured("ddp", 7), measured("bf16", 6))]
+    named = [line for line in lines(DDP, BF16, *slow) if line.startswith(("best", "vit_l_32"))]
+    assert [line.partition(" steps/s")[0] for line in named] == [
+        "vit_l_32, 4gpu, 32 samples a rank, native (P2P/CUMEM on 192 channels)",
+        "best lossless: ddp, 7.00",
+        "best lossy: bf16, 6.00",
+        "vit_l_32, 8gpu, 32 samples a rank, native (P2P/CUMEM on 192 channels)",
+        "best lossless: ddp, 8.00",
+        "best lossy: bf16, 9.00",
+    ]
+
+
+def test_a_hook_that_delivers_more_than_it_promises_is_called_neither_lossless_nor_lossy() -> None:
+    def exact(lossless: bool) -> Measurement:
+        return measured("bf16", 9, launches=(replace(launch(1 / 9), gradient_error=0.0, gradient_lossless=lossless),))
+
+    table = lines(DDP, exact(True))
+    assert rows(table)["bf16"][-3] == "unpromised"
+    assert table[-1].startswith("unpromised: the mean to rounding in the one step that was compared")
+    record = exact(True).to_record()
+    assert (record.lossless, record.fidelity, record.gradient_error) == (False, "lossy", 0.0)
+    assert rows(lines(DDP, exact(False)))["bf16"][-4:-2] == ["lossy", "0e+00"]
+    assert "unpromised" not in "".join(lines(DDP, exact(False)))
+
+
+NOISY = (
+    launched("ddp", 90, 150, 120),
+    launched("ddp_default", 150, 100, 80),
+    launched("bucket_10mb", 60, 160, 100),
+    launched("bucket_100mb", 70, 60, 90),
+    launched("no_comm", 60, 85, 70),
+)
+
+
+def test_on_a_noisy_machine_no_config_is_called_best() -> None:
+    assert best(*NOISY) == [
+        "noisy: spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",
+        "",
+        "best lossless: no clear winner among bucket_100mb, bucket_10mb, ddp_default and 1 more (62.4 % apart, "
+        "spread 58.5 %)",
+    ]
+
+
+def test_configs_that_cannot_be_told_apart_on_a_quiet_machine_are_named_with_the_code_of_one() -> None:
+    # Two H200 over shm, the second record.
+    alike = [launched("bucket_25mb", 88.90, 89.06, 89.25), launched("bucket_50mb", 88.88, 89.14, 89.34)]
+    slow = launched("ddp", 118.0, 118.2, 118.5)
+    assert best(*alike, slow) == [
+        "",
+        "best lossless: no clear winner among bucket_25mb, bucket_50mb (0.1 % apart, spread 0.5 %); fastest here: "
+        "bucket_25mb, gain vs ddp +32.7 %:",
+        *(f"    {line}" for line in CONFIGS["bucket_25mb"].lines()),
+    ]
+
+
+def test_a_gain_over_naive_ddp_that_is_not_decided_is_not_said() -> None:
+    found = best(launched("ddp", 100, 103, 101), launched("static_graph", 101, 99, 102))
+    assert found[1].endswith("); fastest here: static_graph:")
+
+
+def test_one_launch_decides_nothing() -> None:
+    assert best(DDP, measured("static_graph", 8.8), measured("ddp_default", 8.4))[1] == (
+        "best lossless: one launch decides nothing among static_graph, ddp_default, ddp; fastest here: static_graph:"
+    )
+
+
+def test_two_names_of_one_config_are_one() -> None:
+    same = [replace(quiet("bf16", 9), config=CONFIGS[name]) for name in ("bf16", "bf16-bucket_2000mb")]
+    assert best(*same, quiet("fp16", 8))[1] == "best lossy: bf16, 9.00 steps/s"
+
+
+def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_said_to_be() -> None:
+    found = best(launched("ddp_default", 90.0, 90.4, 90.2), launched("bf16", 90.2, 90.0, 90.1))
+    assert found[-len(CONFIGS["bf16"].lines()) - 1] == (
+        "best lossy: bf16, 11.10 steps/s: not clearly faster than lossless ddp_default"
+    )
+
+
+@pytest.mark.parametrize("limit", ["no_comm", "single"])
+def test_a_config_faster_than_one_without_communication_says_that_the_run_was_disturbed(limit: str) -> None:
+    (line,) = best(quiet(limit, 9), quiet("ddp", 8), quiet("bf16", 9.36))
+    assert line.startswith(
+        f"disturbed: bf16 has 104 % of the steps/s of {limit}, which does not communicate: that is impossible; "
+        "spread 0 %, median of 3 configs ("
+    )
+    assert "; no config is called best; " in line
+
+
+def test_one_launch_far_over_the_limit_is_disturbed_too() -> None:
+    (line,) = best(measured("no_comm", 9), DDP, measured("bf16", 11.2))
+    assert line == (
+        "disturbed: bf16 has 124 % of the steps/s of no_comm, which does not communicate: that is impossible; no "
+        "config is called best; use a quiet machine or more --launches"
+    )
+
+
+@pytest.mark.parametrize("over_percent", [0.5, 1.9])
+def test_a_config_without_a_hook_may_be_a_little_faster_than_no_comm(over_percent: float) -> None:
+    found = best(quiet("no_comm", 9), quiet("ddp", 8), quiet("ddp_default", 9 * (1 + over_percent / 100)))
+    assert found[1].startswith("best lossless: ddp_default, ")
+
+
+def test_a_wrong_hook_is_neither_best_nor_a_sign_of_a_disturbed_machine() -> None:
+    wrong = replace(quiet("bf16", 20), wrong=True)
+    assert [
+        line for line in best(quiet("no_comm", 9), quiet("ddp", 8), wrong) if line.startswith(("best", "dist"))
+    ] == ["best lossless: ddp, 8.00 steps/s, gain vs ddp +0.0 %"]
+
+
+# What asks for a record
+
+
+def test_each_instance_has_its_own_count_and_the_command() -> None:
+    run = Run(settings=SETTINGS)
+    over_shm = measured("ddp", 4, interconnect="shm")
+    for test, one, history_s in (("a", DDP, []), ("b", over_shm, []), ("c", over_shm, [[0.25]])):
+        run.measured[test] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+    lines = [record_lines(instance, verdicts, "COMMAND") for instance, verdicts in run.verdicts_by_instance.items()]
+    assert lines == [
+        [f"1 of 1 test had no baseline for {SETTINGS.instance}; record one: COMMAND"],
+        [f"1 of 2 tests had no baseline for {SETTINGS.instance}-shm; record one: COMMAND"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["perf"], "pytest perf --benchmark-save=NAME"),
+        (
+            ["perf", "-k", "bf16 or ddp", "--workload=my:wl", "--interconnect", "shm"],
+            "PYTHONPATH='/src:/my src' pytest perf -k 'bf16 or ddp' --workload=my:wl --interconnect shm "
+            "--benchmark-save=NAME",
+        ),
+        (
+            ["perf", "-v", "--junitxml=night.xml", "--traces", "night", "-vv", "--junit-xml", "night.xml", "-x"],
+            "pytest perf -x --benchmark-save=NAME",
+        ),
+        (
+            ["--benchmark-json", "night.json", "perf", "--require-baseline", "--steps=8"],
+            "pytest perf --steps=8 --benchmark-save=NAME",
+        ),
+        (["--benchmark-save=one", "perf", "--benchmark-autosave"], "pytest perf --benchmark-save=NAME"),
+    ],
+)
+def test_the_command_that_records_selects_and_measures_what_this_one_did(
+    arguments: list[str], command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/src:/my src")
+    assert recording_command(arguments) == command
+
+
+def test_a_run_that_records_or_has_a_wrong_hook_is_not_told_to_record() -> None:
+    verdicts = [judge([0.25], []), judge([0.1], [[0.25], [0.25]])]
+    assert record_lines("here", verdicts, None) == [
+        "1 of 2 tests had no baseline for here",
+        "1 of 2 tests got faster than the baseline of here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["pytest"], "pytest"),
+        (["bin/pytest"], "bin/pytest"),
+        (["bin/python", "-m", "pytest"], "bin/python -m pytest"),
+        (["python", "-m", "pytest"], "python -m pytest"),
+    ],
+)
+def test_the_program_is_named_as_it_was_typed(command: list[str], said: str, tmp_path: Path) -> None:
+    """With bin/ on PATH."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    script = f"#!{sys.executable}\nfrom fixtures.report.recording import program_as_typed\nprint(*program_as_typed())\n"
+    (tmp_path / "bin" / "pytest").write_text(script)
+    (tmp_path / "bin" / "pytest").chmod(0o755)
+    (tmp_path / "pytest").mkdir()
+    (tmp_path / "pytest" / "__init__.py").touch()
+    (tmp_path / "pytest" / "__main__.py").write_text(script)
+    libraries = str(Path(pytest.__file__).parent.parent)
+    variables = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": f"{tmp_path}:{ROOT}:{libraries}"}
+    done = subprocess.run(["/usr/bin/env", *command], cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{said}\n", "")
+
+
+# What only a large slowdown would be told of
+
+
+def test_an_ok_that_says_little_is_said_to() -> None:
+    far_apart = judge([0.1], [[0.1], [0.2]])
+    assert far_apart.word == "ok"
+    assert far_apart.threshold_percent is not None
+    (line,) = unwrapped(blunt_lines([far_apart, judge([0.1], [[0.1], [0.1]])], 1))
+    assert line == (
+        f"too little data for 1 of 2 tests: only a slowdown over {far_apart.threshold_percent:.0f} % would be reported "
+        "(2 records). Record more baselines, raise --launches, or use --against."
+    )
+
+
+def test_thresholds_that_differ_are_named_from_the_least_to_the_most() -> None:
+    (line,) = unwrapped(blunt_lines([judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.4]])], 1))
+    assert re.match(r"too little data for 2 of 2 tests: only a slowdown over \d+ to \d+ % would be reported ", line)
+
+
+def test_records_that_lie_close_and_none_at_all_are_not_said_to_be_blunt() -> None:
+    assert blunt_lines([judge([0.1], [[0.1], [0.1]]), judge([0.1], [])], 1) == []
+
+
+def test_a_threshold_that_was_asked_for_is_not_the_records_fault() -> None:
+    assert blunt_lines([judge([0.1], [[0.1], [0.1]], min_slowdown_percent=30)], 30) == []

@@ -1,0 +1,191 @@
+"""Every table of ``pytest perf``, with the longest names of the matrix: no line over 100 characters without -v.
+
+Only what is to be pasted may be longer: lines of code, which are indented by four, and commands.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.interpreter import Interpreter
+from fixtures.machine.gpu_state import LaunchState, Reading
+from fixtures.matrix.all_reduces import ALL_REDUCES
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.records.all_reduce_measurement import AllReduceLaunch, AllReduces
+from fixtures.records.measurement import Measurement
+from fixtures.records.training_effect import Effect
+from fixtures.report import table as table_module
+from fixtures.report.advice import advice_lines
+from fixtures.report.against import against_lines
+from fixtures.report.bandwidth import bandwidth_lines
+from fixtures.report.breakdown import breakdown_lines
+from fixtures.report.columns import Column, shown_columns
+from fixtures.report.config_columns import COLUMNS, ConfigRow
+from fixtures.report.cost import exposed_lines
+from fixtures.report.gradients import Outcome
+from fixtures.report.gradients import report_lines as gradients_lines
+from fixtures.report.paragraphs import WIDTH
+from fixtures.report.progress import line_of
+from fixtures.report.table import report_lines
+from fixtures.session.ab_launches import ABResult
+from fixtures.session.explanation import Explanation
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.verdict import Verdict
+from tests.builders import SETTINGS, launch, lines, measured
+from tests.h200 import POWERSGD
+from tests.unit.report.test_table import quiet
+
+OTHER = Interpreter(
+    executable=Path("/opt/other/bin/python"),
+    path=(),
+    python="3.12.3",
+    torch="2.11.0+cu130",
+    cuda="13.0",
+    label="",
+    files={"my_job": "/src/my_job.py"},
+)
+SLOWER = Verdict(
+    word="slower", change_percent=125.04, threshold_percent=1.2, p_value=0.001, history=3, reason="slower by 125 %"
+)
+HOT = Reading(sm_mhz=1980, max_sm_mhz=1980, reasons=())
+
+
+def busy(config: str) -> Measurement:
+    """Three launches of three digits of ms that spread by 15 %, on GPUs at a lower clock, of 17.6 GB on the wire."""
+    state = LaunchState(before=(HOT,), after=(replace(HOT, sm_mhz=1410),), lasted_s=4)
+    one = replace(
+        launch(0.75312),
+        gpu_state=state,
+        exposed_s=0.2,
+        wire_bytes_per_step=17_565_000_000,
+        peak_memory_bytes=78_000_000_000,
+        phase_s={"backward": 0.4, "input": 0.0},
+        gradients=((400_000_000, 4),) * 10,
+    )
+    return measured(config, 0, launches=(one, replace(one, step_s=(0.81,)), replace(one, step_s=(0.87,))))
+
+
+def effect(config: str) -> Effect:
+    return Effect(
+        config=config,
+        world="8gpu",
+        excess_percent=145.0,
+        margin_percent=12.5,
+        kept_percent=31.4,
+        losses=(),
+        reference=(),
+        steps=(),
+        curve=(),
+        reference_curve=(),
+    )
+
+
+@pytest.fixture(scope="module")
+def everything() -> Run:
+    """A run on eight GPUs in which every config was profiled, compared with another build, and slower; and the sizes of
+    all-reduces."""
+    run = Run(settings=replace(SETTINGS, against=OTHER))
+    run.environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.12.0+cu130"}
+    run.other_environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.11.0+cu130"}
+    explanation = Explanation(breakdown=POWERSGD, unprofiled_step_ms=97.82)
+    for config in CONFIGS:
+        m = busy(config)
+        run.measured[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = Judged(
+            measurement=m,
+            verdict=SLOWER,
+            explanation=explanation,
+            pairs=ABResult(own=m, other=m, verdict=SLOWER, interval_percent=(-107.73, 126.26)),
+        )
+    for collective in ALL_REDUCES.values():
+        all_reduces = AllReduces(
+            collective=collective,
+            world=parse_world("8gpu"),
+            interconnect=INTERCONNECTS["native"],
+            launches=(AllReduceLaunch(step_s=(0.01,), transport=launch(1).transport),),
+            limit_gb_per_s=450,
+        )
+        run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(
+            measurement=all_reduces, verdict=SLOWER
+        )
+    run.training_effects = [effect(config) for config in CONFIGS]
+    return run
+
+
+def is_prose(line: str) -> bool:
+    return not line.startswith("    ") and "pytest perf " not in line
+
+
+def too_long(lines: list[str]) -> list[str]:
+    return [line for line in lines if is_prose(line) and len(line) > WIDTH]
+
+
+@pytest.mark.parametrize("section", ["report", "against", "breakdown", "cost", "bandwidth", "advice"])
+def test_every_section_fits(everything: Run, section: str) -> None:
+    effects = {one.config: one for one in everything.training_effects}
+    printed = {
+        "report": lambda: report_lines(everything, effects),
+        "against": lambda: against_lines(everything),
+        "breakdown": lambda: breakdown_lines(everything),
+        "cost": lambda: exposed_lines(everything),
+        "bandwidth": lambda: bandwidth_lines(everything),
+        "advice": lambda: advice_lines(everything),
+    }[section]()
+    assert len(printed) > 5
+    assert too_long(printed) == []
+    assert max(map(len, printed)) > WIDTH - 40  # that these are tables that fill the terminal
+
+
+def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> None:
+    """Not wrapped, even with the longest name."""
+    table = report_lines(everything, {})
+    (row,) = [line for line in table if line.startswith("powersgd_rank1-bucket_2000mb ")]
+    assert row.split()[1:5] == ["809.64", "14.4", "+0.0", "100.0"]
+    assert row.endswith("slower +125.0 %")
+
+
+def test_the_table_of_gradients_fits() -> None:
+    seen = [
+        Outcome(test=f"test_gradients[{config}]", subjects=(f"hook {config}",), outcome=outcome, why="word " * 40)
+        for config in CONFIGS
+        for outcome in ("right", "wrong", "unsupported", "not repeated")
+    ]
+    assert too_long(gradients_lines(seen)) == []
+
+
+@pytest.mark.parametrize("name", ["test_scaling[vit_tiny-2cpu-ddp]", f"test_buckets[{'n' * 60}]", "t" * 99])
+@pytest.mark.parametrize("outcome", ["  108.91 ms/step  slower (+125.0 %)", f"skipped: {'word ' * 30}", "FAILED"])
+def test_the_line_of_a_test_fits_while_the_run_goes_on(name: str, outcome: str) -> None:
+    begin, texts = line_of(f"[117/338] {name}"[:WIDTH], outcome, "12 min 05 s left")
+    first, *more = texts
+    assert max(map(len, [begin + first, *more])) <= WIDTH
+    assert (begin + " ".join(texts)).split()[2:] != []
+    assert " ".join(outcome.split()) in " ".join((begin + " ".join(texts)).split())
+
+
+def test_a_line_with_room_has_the_time_left_and_columns() -> None:
+    short, long = (line_of(f"[1/9] {name}", "  108.91 ms/step  ok", "8 s left") for name in ("a" * 10, "b" * 40))
+    assert [begin + text for begin, (text,) in (short, long)] == [
+        f"[1/9] {'a' * 10}{' ' * 37}  108.91 ms/step  ok            8 s left",
+        f"[1/9] {'b' * 40}{' ' * 7}  108.91 ms/step  ok            8 s left",
+    ]
+
+
+def test_a_new_column_of_the_main_table_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: Column[ConfigRow] = Column(
+        title="samples/s", value=lambda row: row.m.samples_per_s, format=".0f", meaning="of all ranks together."
+    )
+    monkeypatch.setattr(table_module, "COLUMNS", (*COLUMNS, samples))
+    table = lines(quiet("ddp", 8), quiet("bf16", 9))
+    assert table[2].endswith("verdict      samples/s")
+    (row,) = [line for line in table if line.startswith("bf16 ")]
+    assert row.endswith("no baseline       2304")
+    assert any("samples/s: of all ranks together." in line for line in table)
+
+
+def test_each_column_has_another_header() -> None:
+    headers = [column.header for column in COLUMNS]
+    assert len(set(headers)) == len(headers)
+    assert shown_columns(COLUMNS, []) == []

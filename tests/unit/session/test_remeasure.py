@@ -1,0 +1,117 @@
+"""A suspected slowdown is re-measured: how often, when, and that only what stays slower is called so."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import pytest
+from msgspec import UNSET
+
+from fixtures.records.measurement import Launch, Measurement
+from fixtures.session.remeasure import MAX_MEASUREMENTS, judge_launches
+from fixtures.session.remeasure_budget import PAUSE_S, RemeasureBudget
+from fixtures.session.run_state import Run
+from fixtures.stats.verdict import Verdict
+from tests.builders import SETTINGS, launch, measured
+
+STEP_S = 0.1
+LOOK_S = 2.0
+# Launches of one run lie 1 % apart.
+FACTORS = (0.99, 1.0, 1.01)
+
+
+@dataclass(kw_only=True)
+class Machine:
+    """For ``slow_s`` seconds it is slower by ``factor``, then by ``then``. looks: when each began, LOOK_S long."""
+
+    slow_s: float
+    factor: float = 1.4
+    then: float = 1.0
+    now_s: float = 0.0
+    looks: list[float] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def look(self) -> tuple[Launch, ...]:
+        self.looks.append(self.now_s)
+        step_s = STEP_S * (self.factor if self.now_s < self.slow_s else self.then)
+        self.now_s += LOOK_S
+        return tuple(launch(step_s * factor) for factor in FACTORS)
+
+    def run(self, recheck_s: float) -> Run:
+        run = Run(settings=replace(SETTINGS, launches=len(FACTORS), recheck_s=recheck_s), tests=40)
+        run.remeasure_budget = RemeasureBudget(left_s=recheck_s, sleep=self.sleep, clock=lambda: self.now_s)
+        return run
+
+    def judged(self, run: Run, records: int = 1) -> tuple[Measurement, Verdict]:
+        first = measured("ddp", 1, launches=self.look())
+        history = [[STEP_S * factor for factor in FACTORS]] * records
+        return judge_launches(run, SETTINGS.instance, first, history, self.look, self.said.append)
+
+
+def test_what_is_not_slower_is_looked_at_once() -> None:
+    machine = Machine(slow_s=0)
+    found, verdict = machine.judged(machine.run(60))
+    assert (verdict.word, found.looks_s, machine.looks, machine.said) == ("ok", (), [0], [])
+    assert found.to_record().looks_s is UNSET
+
+
+def test_a_slowdown_is_looked_at_four_times_and_stays_one() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(60)
+    found, verdict = machine.judged(run)
+    assert (verdict.word, len(found.launches)) == ("slower", len(FACTORS))
+    assert found.to_record().looks_s == pytest.approx([1.4 * STEP_S] * MAX_MEASUREMENTS, rel=1e-4)
+    assert machine.looks == [0, LOOK_S, 2 * LOOK_S + PAUSE_S, 3 * LOOK_S + 2 * PAUSE_S]
+    assert verdict.change_percent == pytest.approx(40)
+    assert run.remeasure_budget.left_s == 60 - 2 * (PAUSE_S + LOOK_S)
+    assert machine.said == [
+        "seems slower by 40.0 %: launched again in 10 s (--recheck: 60 s left)",
+        "seems slower by 40.0 %: launched again in 10 s (--recheck: 48 s left)",
+    ]
+
+
+@pytest.mark.parametrize("records", [1, 20])
+@pytest.mark.parametrize(("slow_s", "looks"), [(1, 2), (5, 3), (13, 3), (20, 4)])
+def test_a_burst_is_over_when_it_is_looked_at_again(slow_s: float, looks: int, records: int) -> None:
+    """And what is kept is what was measured without it."""
+    machine = Machine(slow_s=slow_s)
+    found, verdict = machine.judged(machine.run(60), records)
+    assert (verdict.word, len(found.looks_s)) == ("ok", looks)
+    assert found.seconds_per_step == pytest.approx(STEP_S, rel=1e-4)
+    assert found.spread_percent == pytest.approx(2, rel=0.01)
+
+
+def test_a_slowdown_is_found_though_bursts_come_too() -> None:
+    """Of 12 launches the first nine are slower by half once more: what is judged has nothing of that."""
+    machine = Machine(slow_s=20, factor=2.1, then=1.4)
+    found, verdict = machine.judged(machine.run(60))
+    assert verdict.word == "slower"
+    assert verdict.change_percent == pytest.approx(40)
+    assert len(found.looks_s) == MAX_MEASUREMENTS
+
+
+def test_patience_is_the_run_s_and_with_none_left_there_is_one_look_more_at_once() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(30)
+    assert [len(machine.judged(run)[0].looks_s) for _ in range(3)] == [4, 2, 2]
+    assert [len(machine.judged(machine.run(s))[0].looks_s) for s in (0, 11.9, 12)] == [2, 2, 3]
+
+
+def test_a_look_that_fails_takes_its_time_too() -> None:
+    machine = Machine(slow_s=math.inf)
+    remeasure_budget = machine.run(60).remeasure_budget
+    with pytest.raises(ZeroDivisionError):
+        remeasure_budget.later(lambda: 1 // 0, machine.said.append, "x")
+    assert remeasure_budget.left_s == 60 - PAUSE_S
+
+
+def test_another_name_of_a_cell_that_was_looked_at_again_is_not_launched_for() -> None:
+    machine = Machine(slow_s=math.inf)
+    run = machine.run(60)
+    found, _ = machine.judged(run)
+    before = list(machine.looks)
+    history = [[STEP_S * factor for factor in FACTORS]]
+    again, verdict = judge_launches(run, SETTINGS.instance, found, history, machine.look, machine.said.append)
+    assert (again, verdict.word, machine.looks) == (found, "slower", before)

@@ -1,0 +1,38 @@
+"""``Run.judged``: results of the flow, with what is decided later."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.verdict import judge
+from tests.builders import SETTINGS, measured
+
+TEST = "perf/test_bf16"
+HELD = replace(judge([0.1], []), word="held")
+
+
+@pytest.fixture
+def run() -> Run:
+    run = Run(settings=SETTINGS)
+    run.measured[TEST] = Judged(measurement=measured("bf16", 1), verdict=HELD)
+    return run
+
+
+def test_a_held_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
+    assert run.judged[TEST].verdict.word == "held"
+    run.decided[TEST] = replace(HELD, word="excused")
+    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "excused"
+    assert run.measured[TEST].verdict.word == "held"
+
+
+def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> None:
+    run.wrong_hooks.add("powersgd_rank1")
+    assert run.judged[TEST].measurement.fidelity == "lossy"
+    run.wrong_hooks.add("bf16")
+    assert run.judged[TEST].measurement.fidelity == "wrong"
+
+
+def test_the_merged_results_cannot_be_written_to(run: Run) -> None:
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        run.judged[TEST] = run.measured[TEST]  # type: ignore[index]

@@ -1,0 +1,124 @@
+"""Comparison with the best: examples, error rate for equally fast configs, and the records of quiet H200s."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.matrix.configs import CONFIGS, FEEDS
+from fixtures.stats.multiple_comparisons import LEVEL, candidates_for_best
+
+RECORDS = Path(__file__).parents[3] / "baselines"
+
+
+def test_a_config_ahead_by_more_than_the_noise_is_the_only_candidate() -> None:
+    assert candidates_for_best([(0.1100, 0.1101, 0.1102), (0.1000, 0.1001, 0.1002), (0.1200, 0.1201, 0.1202)]) == [1]
+
+
+def test_configs_within_the_noise_are_a_group_with_the_fastest_first() -> None:
+    assert candidates_for_best([(0.101, 0.099, 0.103), (0.099, 0.102, 0.100), (0.2, 0.21, 0.19)]) == [1, 0]
+
+
+def test_an_effect_of_the_rank_set_on_all_configs_cancels() -> None:
+    assert candidates_for_best([(0.1010, 0.1515, 0.2021), (0.1000, 0.1500, 0.2000)]) == [1]
+
+
+def test_a_noisy_config_does_not_hide_differences_of_quiet_ones() -> None:
+    quiet = [(0.1000 + i / 1e3, 0.1001 + i / 1e3, 0.1002 + i / 1e3) for i in range(5)]
+    assert candidates_for_best([*quiet, (0.1, 0.2, 0.4)]) == [0, 5]
+    assert candidates_for_best([*quiet, (0.3, 0.4, 0.5)]) == [0]
+
+
+def test_one_launch_decides_nothing() -> None:
+    assert candidates_for_best([(0.3,), (0.1,), (0.2,)]) == [1, 2, 0]
+    assert candidates_for_best([(0.3, 0.3), (0.1,)]) == [1, 0]
+
+
+def test_a_single_config_is_the_best() -> None:
+    assert candidates_for_best([(0.1, 0.2)]) == [0]
+
+
+def test_configs_with_equal_times_are_both_candidates() -> None:
+    assert candidates_for_best([(0.1, 0.2), (0.1, 0.2)]) == [0, 1]
+
+
+@pytest.mark.parametrize("times", [(), (0.0, 1.0), (float("nan"), 1.0), (float("inf"), 1.0)])
+def test_invalid_times_are_refused(times: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match="must be positive and finite"):
+        candidates_for_best([times, (0.1, 0.1)])
+
+
+# Noise of each config relative to the quietest one.
+NOISE = {
+    "2 alike": [1, 1],
+    "3 alike": [1, 1, 1],
+    "10 alike": [1] * 10,
+    "1 of 2 noisy": [1, 10],
+    "1 of 3 noisy": [1, 1, 10],
+    "1 of 10 noisy": [1] * 9 + [10],
+    "half of 10 noisy": [1] * 5 + [10] * 5,
+    "1 of 10 quiet": [1] + [10] * 9,
+}
+RUNS = 1000
+
+
+@pytest.mark.parametrize("spreads", NOISE.values(), ids=NOISE)
+@pytest.mark.parametrize("launches", [2, 3, 6])
+def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(spreads: list[int], launches: int) -> None:
+    random = np.random.default_rng(19)
+    noise = 0.02 * random.standard_normal((RUNS, len(spreads), launches)) * np.array(spreads)[:, None]
+    rank_set = 0.1 * random.standard_normal((RUNS, 1, launches))
+    called = sum(len(candidates_for_best(run)) == 1 for run in np.exp(noise + rank_set).tolist())
+    # LEVEL plus three standard errors.
+    assert called / RUNS <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / RUNS) ** 0.5
+
+
+@pytest.mark.parametrize(("ahead", "least"), [(0.001, 0.0), (0.01, 0.8)])
+def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: float, least: float) -> None:
+    random = np.random.default_rng(19)
+    noise = 0.002 * random.standard_normal((500, 10, 3))
+    noise[:, 0] -= ahead
+    groups = [candidates_for_best(run) for run in np.exp(noise).tolist()]
+    assert sum(group == [0] for group in groups) / 500 >= least
+    assert sum(0 not in group for group in groups) / 500 <= LEVEL
+
+
+def records() -> Iterator[tuple[str, dict[str, list[float]]]]:
+    """Yield each record with the launches of its lossless configs in the largest world; one name for each config."""
+    for file in sorted(RECORDS.glob("*/*.json")):
+        infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+        world = max((info["world_size"], info["world"]) for info in infos)[1]
+        names: dict[tuple[float, ...], str] = {}
+        for info in infos:
+            config = CONFIGS.get(info["config"])
+            if config is None or not config.ddp or config.name in FEEDS:
+                continue
+            if info["fidelity"] == "lossless" and info["world"] == world:
+                names.setdefault(tuple(info["launch_medians_s"]), config.name)
+        yield f"{file.parent.name}/{file.name[:4]}", {name: list(times) for times, name in names.items()}
+
+
+def test_records_of_quiet_gpus_agree_on_the_winner() -> None:
+    candidates = {}
+    for record, times in records():
+        names = list(times)
+        candidates[record] = [names[i] for i in candidates_for_best(list(times.values()))]
+    winners = {
+        "2x-nvidia-h200-nv18/": "bucket_10mb",
+        "4x-nvidia-h200-nv18/": "bucket_10mb",
+        "4x-nvidia-h200-nv18-shm/": "bucket_10mb",
+        "8x-nvidia-h200-nv18/0001": "bucket_50mb",
+        "8x-nvidia-h200-nv18/0002": "bucket_50mb",
+        "8x-nvidia-h200-nv18/0003": "ddp_default",
+        "8x-nvidia-h200-nv18-shm/": "ddp_default",
+    }
+    for beginning, winner in winners.items():
+        groups = [group for record, group in candidates.items() if record.startswith(beginning)]
+        assert groups, beginning
+        assert all(group == [winner] for group in groups), (beginning, groups)
+    # Two sizes whose order varies between records are both candidates in every record.
+    over_shm = [group for record, group in candidates.items() if record.startswith("2x-nvidia-h200-nv18-shm/")]
+    assert len(over_shm) == 3
+    assert all({"bucket_25mb", "bucket_50mb"} <= set(group) for group in over_shm)

@@ -1,0 +1,200 @@
+"""What the documents show is what works."""
+
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from torch.utils.data import default_collate
+
+from fixtures.__main__ import main
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS, find_workload
+from fixtures.ranks.software import RECORDED
+from fixtures.session.options import pytest_addoption
+from fixtures.stats.verdict import Word
+from studies.terminal_svg import MEANINGS, columns, svg
+from tests.builders import lines
+from tests.unit.report.test_table import quiet
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+REFERENCE = ROOT / "docs/reference"
+IMAGES = ROOT / "docs/images"
+
+
+def name_of(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def without_code(text: str) -> str:
+    """A document without its blocks of code, and without what a command has written between two markers."""
+    text = re.sub(r"^<!-- \w+: written by .*?^<!-- end of \w+ -->$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def first_cells(text: str) -> Iterator[str]:
+    """The first cell of each row of each table."""
+    yield from re.findall(r"^\| (.+?) \|", without_code(text), re.MULTILINE)
+
+
+def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/workload.md").read_text(), re.DOTALL)
+    (tmp_path / "my_project").mkdir()
+    (tmp_path / "my_project/training.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    workload = find_workload("my_project.training:workload")
+    model = workload.model()
+    optimizer = workload.optimizer(model.parameters())
+    batch = default_collate([workload.sample() for _ in range(workload.batch_size)])
+    losses = []
+    for _ in range(5):
+        loss = workload.loss(model, *batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def in_tox() -> ConfigParser:
+    tox = ConfigParser()
+    tox.read(ROOT / "tox.ini")
+    return tox
+
+
+def test_tox_passes_what_a_record_keeps_and_where_a_workload_is() -> None:
+    passed = in_tox()["testenv"]["pass_env"].split(", ")
+    assert {f"{beginning}*" for beginning in RECORDED} | {"PYTHONPATH"} <= set(passed)
+
+
+def test_the_ci_runs_the_tests_of_the_readme_and_then_what_tox_has() -> None:
+    (tests,) = re.findall(r"\.venv/bin/(pytest tests)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    tox = in_tox()
+    lint, types = (tox[f"testenv:{name}"]["commands"].strip().splitlines() for name in ("lint", "types"))
+    assert re.findall(r"^check (.+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE) == [tests, *lint, *types]
+
+
+def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
+    text = (REFERENCE / "configs.md").read_text()
+    names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | set(WORKLOADS) | set(INTERCONNECTS)
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+
+
+def test_every_question_is_in_the_reference() -> None:
+    text = (REFERENCE / "configs.md").read_text()
+    assert [file.name for file in (ROOT / "perf").glob("test_*.py") if f"`perf/{file.name}`" not in text] == []
+
+
+def test_the_table_in_the_docs_has_the_columns_that_are_printed() -> None:
+    _, saved = columns((IMAGES / "table.txt").read_text().splitlines())
+    printed_lines = lines(quiet("ddp", 8), quiet("powersgd_rank1-bucket_10mb", 9), quiet("no_comm", 10))
+    _, printed = columns(printed_lines)
+    assert [column.title for column in saved] == [column.title for column in printed]
+
+
+def test_the_start_page_explains_every_column() -> None:
+    explained = set(first_cells((ROOT / "docs/start.md").read_text()))
+    assert {f"`{title}`" for title in MEANINGS} <= explained
+
+
+def test_the_picture_of_the_table_is_that_of_the_saved_output() -> None:
+    assert (IMAGES / "table.svg").read_text() == svg((IMAGES / "table.txt").read_text())
+
+
+class Options:
+    """What ``pytest_addoption`` adds to its group: option -> the arguments."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, dict[str, Any]] = {}
+
+    def getgroup(self, name: str, description: str) -> "Options":
+        return self
+
+    def addoption(self, option: str, **arguments: Any) -> None:
+        self.added[option] = arguments
+
+
+def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
+    options = Options()
+    pytest_addoption(options)  # type: ignore[arg-type]  # it needs getgroup and addoption only
+    text = (REFERENCE / "options.md").read_text().partition("## Options of pytest")[0]
+    documented = dict(re.findall(r"^\| `(--[a-z-]+)[^|]*(?:\\\|[^|]*)*\| ((?:[^|\\]|\\\|)*) \|", text, re.MULTILINE))
+    assert documented.keys() == options.added.keys()
+    for option, arguments in options.added.items():
+        if (default := arguments.get("default")) is not None:
+            assert documented[option] == f"{default:g}", option
+
+
+@pytest.mark.parametrize("command", ["promote", "drift", "explain"])
+def test_the_options_of_a_command_are_in_the_reference(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help", "--benchmark-json"}
+    (section,) = re.findall(rf"^## {command}\n(.*?)(?=^## |\Z)", (REFERENCE / "commands.md").read_text(), re.M | re.S)
+    assert [option for option in sorted(known) if f"`{option}" not in section] == []
+
+
+def test_every_word_of_a_verdict_is_in_the_glossary() -> None:
+    text = (REFERENCE / "glossary.md").read_text()
+    assert [word for word in get_args(Word) if f"| `{word}` |" not in text] == []
+
+
+def test_each_word_is_in_the_glossary_once() -> None:
+    counted = Counter(first_cells((REFERENCE / "glossary.md").read_text()))
+    assert [word for word, times in counted.items() if times > 1 and word not in ("word", "---")] == []
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
+    for file, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
+        target = document.parent / file if file else document
+        assert target.exists(), f"{name_of(document)} links to {file}"
+        assert not anchor or anchor in anchors(target), f"{name_of(document)} links to {file}#{anchor}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_file_and_module_that_a_document_names_exists(document: Path) -> None:
+    text = document.read_text()
+    named = re.findall(r"(?<![\w/.(\[-])((?:fixtures|perf|tests|studies|docs)/[\w/.-]+\.(?:py|md|txt|svg))", text)
+    assert [file for file in named if not (ROOT / file).exists()] == []
+    modules = re.findall(r"python -m ((?:fixtures|tests|studies)[\w.]*)", text)
+    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
+
+
+def test_every_document_that_the_code_names_exists() -> None:
+    folders = ("fixtures", "perf", "studies", "tests")
+    for file in [ROOT / "pyproject.toml", *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]:
+        for document in re.findall(r"(?<!PyTorch's )docs/[\w/-]+\.md", file.read_text()):
+            assert (ROOT / document).exists(), f"{name_of(file)} names {document}"
+
+
+# Their names for pytest's own options where they are not the option with underscores.
+DESTINATIONS = {"--junitxml": "xmlpath", "--collect-only": "collectonly", "--hypothesis-profile": "verbose"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_option_of_a_pytest_command_in_a_document_exists(document: Path, pytestconfig: pytest.Config) -> None:
+    commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", document.read_text())
+    for option in re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands)):
+        # Raises ValueError for an option that pytest does not know.
+        pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_prose_of_a_document_has_lines_of_100_characters(document: Path) -> None:
+    prose = (line for line in without_code(document.read_text()).splitlines() if not line.lstrip().startswith("|"))
+    # What has no space after the 60th character cannot be broken: a link, or a span of code.
+    assert [line for line in prose if len(line) > 100 and not line.startswith("    ") and " " in line[60:]] == []

@@ -1,0 +1,56 @@
+"""Recognition of collectives by their names."""
+
+import pytest
+
+from fixtures.trace.kernel_names import is_collective, operation
+
+
+@pytest.mark.parametrize(
+    ("kernel", "what"),
+    [
+        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", "all_reduce"),
+        ("ncclKernel_AllGather_RING_LL_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "all_gather"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)", "send_recv"),
+        ("ncclAllReduceTreeLLKernel_sum_f16(ncclColl)", "all_reduce"),
+        ("ncclBroadcastRingLLKernel_copy_i8(ncclColl)", "broadcast"),
+        ("ncclReduceScatterRingLLKernel_sum_f32(ncclColl)", "reduce_scatter"),
+        ("ncclDevKernel_AllReduce_Sum_f32_TREE_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "reduce_scatter"),
+        ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgs4K)", "reduce"),
+        ("ncclSymDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_f32(ncclSymkDevWorkArgs4K)", "all_reduce"),
+        ("void multimem_all_reduce_kernel<float, 16>(float*, unsigned long)", "all_reduce"),
+        ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "collective"),
+    ],
+)
+def test_collectives_are_recognised_by_their_kernels(kernel: str, what: str) -> None:
+    assert is_collective(kernel)
+    assert operation(kernel) == what
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "ampere_sgemm_128x64_tn",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(float)",
+        "void at::native::(anonymous namespace)::indexing_backward_kernel_many_indices<float>(long*)",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>(float)",
+        "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
+    ],
+)
+def test_kernels_with_similar_names_are_compute(kernel: str) -> None:
+    assert not is_collective(kernel)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("gloo:all_reduce", "all_reduce"),
+        ("allreduce_coalesced", "all_reduce"),
+        ("_allgather_base", "all_gather"),
+        ("reduce_scatter_tensor_coalesced", "reduce_scatter"),
+        ("all_to_allv", "all_to_all"),
+        ("barrier", "collective"),
+    ],
+)
+def test_torchs_own_names_give_the_kind_of_a_collective(name: str, what: str) -> None:
+    assert operation(name) == what

@@ -1,0 +1,183 @@
+"""Ledger of collectives and buckets, from hand-made recordings and from recordings of 8 H200s."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.records.parts import to_record
+from fixtures.records.schema import json_of
+from fixtures.report.ledger_lines import ledger_lines
+from fixtures.trace.breakdown import Collective, break_down
+from fixtures.trace.ledger import Bucket, Ledger, ledger
+from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.recordings import read
+from tests.builders import unwrapped
+from tests.h200 import POWERSGD, on_ranks, step
+from tests.recordings import AUTOGRAD, GEMM, NCCL, NCCL_STREAM, Recording
+
+
+def buckets_in_backward() -> Recording:
+    """A step on the GPU from 1000 us: forward of 100 us, then backward of two layers.
+
+    Each layer takes 200 us and a copy of 10 us into its bucket. The first all-reduce runs during the second layer, the
+    second one after it. The host launches everything before.
+    """
+    recording = Recording()
+    for number in range(2):
+        host, device = 400 * number, 1000 + 1000 * number
+        recording.range(f"Batch {number}", host, host + 380)
+        recording.run(GEMM, device, device + 100, at=host + 10)
+        recording.range("backward", host + 100, host + 300)
+        for layer, sent in enumerate(((315, 450), (525, 725))):
+            begin, at = device + 100 + 210 * layer, host + 110 + 50 * layer
+            recording.run(GEMM, begin, begin + 200, at=at, thread=AUTOGRAD)
+            recording.run("Memcpy DtoD (Device -> Device)", begin + 200, begin + 210, at=at + 10, thread=AUTOGRAD)
+            start, end = device + sent[0], device + sent[1]
+            recording.run(NCCL, start, end, at=at + 20, thread=AUTOGRAD, stream=NCCL_STREAM)
+            # Decompression by a hook: launched before the next layer, finished after its all-reduce.
+            recording.run("decompress", end, end + 5, at=at + 25, thread=AUTOGRAD, stream=9)
+    return recording
+
+
+def breakdown(recording: Recording, path: Path) -> Breakdown:
+    (timeline,) = read(recording.chrome(path))
+    return over_ranks([break_down(timeline)])
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Ledger:
+    found = ledger(breakdown(buckets_in_backward(), tmp_path / "rank0.json"))
+    assert found is not None
+    return found
+
+
+def test_a_bucket_is_ready_when_the_work_launched_just_before_its_all_reduce_ends(found: Ledger) -> None:
+    # Launched last before the first all-reduce: its copy. Before the second: its own copy, not the decompression.
+    assert [entry.ready_ms for entry in found.sent] == [pytest.approx(0.210), pytest.approx(0.420)]
+
+
+def test_start_and_duration_are_device_times_counted_from_the_start_of_backward(found: Ledger) -> None:
+    assert [entry.start_ms for entry in found.sent] == [pytest.approx(0.215), pytest.approx(0.425)]
+    assert [entry.duration_ms for entry in found.sent] == [pytest.approx(0.135), pytest.approx(0.200)]
+
+
+def test_exposed_time_is_not_covered_by_kernels_and_adds_up_to_the_breakdown(found: Ledger, tmp_path: Path) -> None:
+    assert [entry.exposed_ms for entry in found.sent] == [pytest.approx(0), pytest.approx(0.200)]
+    whole = breakdown(buckets_in_backward(), tmp_path / "again.json").parts_ms["exposed_communication"]
+    assert sum(entry.exposed_ms for entry in found.sent) == pytest.approx(whole)
+
+
+# Two of the 38 collectives of ddp_default, on two ranks; the first rank joins the second collective late.
+def all_reduce(ns: int, start_ns: int, elements: int) -> Collective:
+    return Collective(
+        what="all_reduce",
+        ns=ns,
+        start_ns=start_ns,
+        ready_ns=start_ns - 10_000,
+        exposed_ns=12_000,
+        elements=elements,
+        dtype="float32",
+    )
+
+
+DDP_DEFAULT = on_ranks(
+    (
+        replace(
+            step(84.76, 0.61, 1.76, 2.87),
+            collectives=(all_reduce(55_000, 40_000, 1_025_000), all_reduce(222_000, 1_340_000, 8_395_776)),
+        ),
+    ),
+    (
+        replace(
+            step(84.76, 0.61, 1.76, 2.87),
+            collectives=(all_reduce(188_000, 40_000, 1_025_000), all_reduce(326_000, 1_340_000, 8_395_776)),
+        ),
+    ),
+)
+HEAD = Bucket.of([("heads.head.bias", 4_000, 1_000), ("heads.head.weight", 4_096_000, 1_024_000)])
+LAYER = Bucket.of(
+    [
+        ("encoder.layers.encoder_layer_23.mlp.3.weight", 16_777_216, 4_194_304),
+        ("encoder.layers.encoder_layer_23.mlp.0.bias", 16_384, 4_096),
+        ("encoder.layers.encoder_layer_23.mlp.0.weight", 16_789_504, 4_197_376),
+    ]
+)
+
+
+def of_ddp_default(*buckets: Bucket) -> Ledger:
+    found = ledger(DDP_DEFAULT, buckets)
+    assert found is not None
+    return found
+
+
+def test_the_shortest_duration_over_the_ranks_is_the_transfer() -> None:
+    assert [entry.transfer_ms for entry in of_ddp_default().sent] == [0.055, 0.222]
+    assert [entry.duration_ms for entry in of_ddp_default().sent] == [pytest.approx(0.1215), pytest.approx(0.274)]
+
+
+def test_a_collective_with_the_elements_of_its_bucket_matches_it() -> None:
+    found = of_ddp_default(HEAD, LAYER)
+    assert found.apart is None
+    (row,) = [line for line in ledger_lines(found, verbose=True) if "encoder_layer_23" in line]
+    assert row.split()[:4] == ["2", "all_reduce", "8395776", "float32"]
+    assert "33.6" in row
+    assert "16.8  encoder.layers.encoder_layer_23.mlp.0.weight" in row
+
+
+def test_a_collective_with_other_elements_than_its_bucket_does_not_match() -> None:
+    found = of_ddp_default(LAYER, HEAD)
+    assert found.apart == "collective 1 carries 1025000 elements, bucket 1 has 8395776"
+    assert "largest parameter" not in "\n".join(ledger_lines(found, verbose=True))
+    assert ledger_lines(found)[-1] == f"collectives do not match the buckets: {found.apart}"
+    assert not to_record(found).one_to_one
+
+
+def test_three_collectives_of_powersgd_do_not_match_one_bucket() -> None:
+    found = ledger(POWERSGD, [LAYER])
+    assert found is not None
+    assert found.apart == "3 collectives a step for 1 bucket"
+
+
+def test_a_ledger_without_buckets_says_why() -> None:
+    assert to_record(of_ddp_default()).buckets == []
+    assert "it reports their parameters only after it has rebuilt them" in str(of_ddp_default().apart)
+
+
+def test_a_bucket_whose_largest_parameter_is_over_the_cap_is_reported() -> None:
+    found = of_ddp_default(HEAD, LAYER)
+    assert unwrapped(ledger_lines(found, cap_bytes=10 << 20))[-1] == (
+        "1 bucket of 2 cannot be as small as 10.5 MB: a bucket is never smaller than its largest parameter, such as "
+        "encoder.layers.encoder_layer_23.mlp.0.weight, 16.8 MB"
+    )
+    assert "never smaller" not in "\n".join(ledger_lines(found, cap_bytes=25 << 20))
+
+
+def test_the_record_names_the_parameters_of_every_bucket() -> None:
+    _, second = json_of(to_record(of_ddp_default(HEAD, LAYER)))["buckets"]
+    assert second["parameters"] == [parameter.name for parameter in LAYER.parameters]
+    assert second["largest_parameter_bytes"] == 16_789_504
+
+
+def test_steps_that_differ_have_no_ledger() -> None:
+    (rank, _) = DDP_DEFAULT.ranks
+    shorter = replace(rank.steps[0], collectives=rank.steps[0].collectives[:1])
+    assert ledger(on_ranks((rank.steps[0], shorter))) is None
+    assert ledger(on_ranks((step(81.08, 0, 1.93, 3.13),))) is None
+
+
+def test_a_trace_of_nccl_has_elements_and_dtype_of_each_collective(tmp_path: Path) -> None:
+    file = buckets_in_backward().chrome(tmp_path / "rank0.json.gz")
+    trace = json.loads(gzip.decompress(file.read_bytes()))
+    for event in trace["traceEvents"]:
+        if event["name"] == NCCL:  # as torch 2.11 with NCCL 2.28 writes them
+            event["args"] |= {"Collective name": "allreduce", "In msg nelems": 375784, "dtype": "BFloat16"}
+    file.write_bytes(gzip.compress(json.dumps(trace).encode()))
+    (timeline,) = read(file)
+    found = ledger(over_ranks([break_down(timeline)]))
+    assert found is not None
+    assert [(entry.what, entry.elements, entry.dtype) for entry in found.sent] == [
+        ("all_reduce", 375784, "bfloat16")
+    ] * 2

@@ -1,0 +1,139 @@
+"""Breakdown over several ranks: means, waiting and late ranks."""
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.records.parts import to_record
+from fixtures.records.schema import json_of
+from fixtures.trace.breakdown import RankBreakdown, break_down
+from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.recordings import read
+from fixtures.trace.timeline import BadTrace
+from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
+
+
+def ranks(*recordings: Recording, tmp_path: Path) -> list[RankBreakdown]:
+    files = [recording.chrome(tmp_path / f"rank{i}.json") for i, recording in enumerate(recordings)]
+    return [break_down(timeline) for file in files for timeline in read(file)]
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Breakdown:
+    """Rank 1 joins every second all-reduce, of 200 us, 150 us late."""
+    return over_ranks(ranks(ddp_steps(0), ddp_steps(1, late_us=150), tmp_path=tmp_path))
+
+
+def test_the_parts_are_means_over_the_ranks_and_add_up_to_the_step(late: Breakdown) -> None:
+    assert late.step_ms == 1.0
+    assert late.parts_ms == pytest.approx(
+        {"compute": 0.75, "exposed_communication": 0.115, "exposed_copy": 0.05, "idle": 0.085}
+    )
+    assert sum(late.parts_ms.values()) == pytest.approx(late.step_ms, rel=1e-9)
+
+
+def test_time_beyond_the_shortest_duration_of_a_collective_is_waiting(late: Breakdown) -> None:
+    waiting = late.waiting()
+    assert waiting is not None
+    assert waiting.waiting_ms == pytest.approx(0.150 / 2)  # on one rank of two
+    assert waiting.communication_ms == pytest.approx((0.400 + 0.250) / 2)
+    assert waiting.percent == pytest.approx(100 * 150 / 650)
+
+
+def test_the_late_rank_is_named_with_a_count(late: Breakdown) -> None:
+    waiting = late.waiting()
+    assert waiting is not None
+    assert (waiting.collectives, waiting.late) == (4, {1: 2})
+
+
+@pytest.mark.parametrize(
+    ("first_us", "second_us", "late"),
+    [
+        (1000, 850, {1: 1}),
+        (850, 1000, {0: 1}),
+        (1000, 950, {}),  # 5 % of it
+        (100, 85, {}),  # 15 us
+    ],
+)
+def test_a_rank_is_late_only_if_another_waits_both_long_enough_and_for_a_large_share(
+    first_us: float, second_us: float, late: dict[int, int], tmp_path: Path
+) -> None:
+    both = []
+    for rank, duration_us in enumerate((first_us, second_us)):
+        both.append(Recording(rank=rank))
+        both[rank].range("Batch 0", 0, 50)
+        both[rank].run(NCCL, 2000 - duration_us, 2000, at=10, stream=NCCL_STREAM)
+    waiting = over_ranks(ranks(*both, tmp_path=tmp_path)).waiting()
+    assert waiting is not None
+    assert waiting.late == late
+
+
+def test_no_rank_waits_if_all_arrive_together(tmp_path: Path) -> None:
+    waiting = over_ranks(ranks(ddp_steps(0), ddp_steps(1), tmp_path=tmp_path)).waiting()
+    assert waiting is not None
+    assert (waiting.percent, waiting.late) == (0, {})
+
+
+def test_ranks_come_from_the_recording_not_from_the_order_of_files(tmp_path: Path) -> None:
+    together = over_ranks(ranks(ddp_steps(1, late_us=150), ddp_steps(0), tmp_path=tmp_path))
+    assert [rank.rank for rank in together.ranks] == [0, 1]
+    waiting = together.waiting()
+    assert waiting is not None
+    assert waiting.late == {1: 2}
+
+
+def test_ranks_with_different_collectives_are_not_matched(tmp_path: Path) -> None:
+    different = ddp_steps(1)
+    different.run(
+        "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 2000, 2010, at=410, stream=NCCL_STREAM
+    )
+    assert over_ranks(ranks(ddp_steps(0), different, tmp_path=tmp_path)).waiting() is None
+
+
+def test_ranks_with_different_numbers_of_steps_are_not_matched(tmp_path: Path) -> None:
+    assert over_ranks(ranks(ddp_steps(0), ddp_steps(1, steps=4), tmp_path=tmp_path)).waiting() is None
+
+
+def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadTrace, match=r"rank0\.json and rank1\.json both come from rank 0: give the ranks of one run"):
+        over_ranks(ranks(ddp_steps(0), ddp_steps(0), tmp_path=tmp_path))
+
+
+def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdown) -> None:
+    file = sqlite(tmp_path / "all.sqlite", [ddp_steps(1, late_us=150), ddp_steps(0)], text_ids=True)
+    together = over_ranks([break_down(timeline) for timeline in read(file)])
+    assert {**json_of(to_record(together)), "late_ranks": {}} == {**json_of(to_record(late)), "late_ranks": {}}
+    assert together.waiting() == late.waiting()
+
+
+def test_overlap_is_the_share_of_communication_that_compute_covers(late: Breakdown) -> None:
+    assert late.communication_ms == pytest.approx((0.400 + 0.250) / 2)
+    assert late.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
+
+
+def test_a_record_has_the_documented_keys(late: Breakdown) -> None:
+    info = json_of(to_record(late))
+    assert list(info["breakdown_ms"]) == ["compute", "exposed_communication", "exposed_copy", "idle"]
+    assert (info["all_reduces"], info["dtod_copies"]) == (2, 1)
+
+
+def launching(every_us: float, tmp_path: Path) -> Breakdown:
+    """Kernels of 5 us every ``every_us``, each launched 8 us before its start."""
+    recording = Recording()
+    for step in range(2):
+        begin = 30 * every_us * step
+        recording.range(f"Batch {step}", begin, begin + 25 * every_us)
+        for kernel in range(20):
+            at = begin + kernel * every_us
+            recording.run("elementwise", at + 8, at + 13, at=at)
+    return over_ranks(ranks(recording, tmp_path=tmp_path))
+
+
+def test_a_host_that_launches_too_slowly_makes_a_step_launch_bound(tmp_path: Path) -> None:
+    assert launching(20, tmp_path).launch_bound is True
+
+
+def test_a_host_that_launches_ahead_is_not_launch_bound(late: Breakdown) -> None:
+    assert late.launch_bound is False
+    assert late.ahead_ms is not None
+    assert late.ahead_ms > late.step_ms

@@ -1,0 +1,190 @@
+"""Errors for files that are not recordings or are incomplete: one line with the fact and the next move."""
+
+import gzip
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.trace.breakdown import break_down
+from fixtures.trace.recordings import read
+from fixtures.trace.timeline import BadTrace
+from tests.recordings import Recording, ddp_steps, sqlite
+
+
+def chrome(folder: Path) -> Path:
+    return ddp_steps().chrome(folder / "trace.json")
+
+
+def error(path: Path) -> str:
+    with pytest.raises(BadTrace) as caught:
+        [break_down(timeline) for timeline in read(path)]
+    return str(caught.value)
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def test_a_missing_file_cannot_be_read(tmp_path: Path) -> None:
+    assert error(tmp_path / "none.json").endswith("none.json cannot be read: No such file or directory")
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    assert error(written(tmp_path / "trace.json", b"")) == "trace.json is empty: record and export it again"
+
+
+def test_an_empty_compressed_file_is_refused(tmp_path: Path) -> None:
+    assert error(written(tmp_path / "trace.json.gz", gzip.compress(b""))) == "trace.json.gz is empty: export it again"
+
+
+def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    message = error(written(tmp_path / "picture.png", b"\x89PNG\r\n\x1a\n"))
+    assert "is neither a Chrome trace (.json, .json.gz) nor an SQLite export of nsys (.sqlite)" in message
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.999])
+def test_a_truncated_trace_is_refused(tmp_path: Path, share: float) -> None:
+    data = chrome(tmp_path).read_bytes()
+    message = error(written(tmp_path / "cut.json", data[: max(1, int(share * len(data)))]))
+    assert message.startswith("cut.json is incomplete or damaged JSON, it breaks at byte ")
+    assert message.endswith(": export it again")
+
+
+def test_a_truncated_compressed_trace_is_refused(tmp_path: Path) -> None:
+    data = gzip.compress(chrome(tmp_path).read_bytes())
+    assert "is cut off in the middle of its compressed data" in error(
+        written(tmp_path / "cut.json.gz", data[: len(data) // 2])
+    )
+
+
+def test_a_damaged_compressed_trace_is_refused(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(chrome(tmp_path).read_bytes()))
+    data[len(data) // 2] ^= 0xFF
+    data[len(data) // 2 + 1] ^= 0xFF
+    assert error(written(tmp_path / "bad.json.gz", bytes(data))).startswith("bad.json.gz is damaged (")
+
+
+@pytest.mark.parametrize("value", [{"rank": 0}, {"traceEvents": 5}, []])
+def test_json_that_is_not_a_trace_is_refused(tmp_path: Path, value: object) -> None:
+    message = error(written(tmp_path / "other.json", json.dumps(value).encode()))
+    assert "not a Chrome trace, it has no traceEvents" in message or "has no events" in message
+
+
+@pytest.mark.parametrize(
+    "event", [{"ph": "X", "cat": "kernel"}, {"ph": "X", "cat": "kernel", "name": "k", "ts": "now"}]
+)
+def test_a_trace_with_malformed_events_is_refused(tmp_path: Path, event: object) -> None:
+    path = written(tmp_path / "odd.json", json.dumps({"traceEvents": [event]}).encode())
+    assert error(path).startswith("odd.json is not a trace of torch.profiler")
+
+
+def test_the_error_for_a_trace_without_steps_lists_its_ranges(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("iteration 17", 0, 10)
+    recording.run("gemm", 5, 8, at=1)
+    message = error(recording.chrome(tmp_path / "trace.json"))
+    assert message == (
+        "trace.json has no range named 'Batch *', there are 'iteration *': name the ranges of a step with --step NAME"
+    )
+
+
+def test_a_trace_whose_steps_launched_nothing_is_refused(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 10)
+    recording.run("gemm", 50, 80, at=40)
+    assert "no GPU work was launched within a range named 'Batch *'" in error(recording.chrome(tmp_path / "trace.json"))
+
+
+def test_a_truncated_export_is_refused(tmp_path: Path) -> None:
+    data = sqlite(tmp_path / "whole.sqlite", [ddp_steps()]).read_bytes()
+    assert "is an incomplete or damaged SQLite file" in error(written(tmp_path / "cut.sqlite", data[: len(data) // 2]))
+
+
+def test_another_kind_of_database_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
+        database.execute("CREATE TABLE users (name TEXT)")
+        database.commit()
+    assert "has none of the tables CUPTI_ACTIVITY_KIND_KERNEL" in error(tmp_path / "other.sqlite")
+
+
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"])
+def test_an_export_without_ranges_or_without_launches_is_refused(tmp_path: Path, table: str) -> None:
+    path = sqlite(tmp_path / "part.sqlite", [ddp_steps()])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"DROP TABLE {table}")
+        database.commit()
+    assert ("nor any other range" if table == "NVTX_EVENTS" else "--trace=cuda,nvtx") in error(path)
+
+
+@pytest.mark.parametrize("columns", [{"globalPid"}, {"graphNodeId"}])
+def test_an_export_of_an_older_nsys_that_lacks_a_column_is_read(tmp_path: Path, columns: set[str]) -> None:
+    path = sqlite(tmp_path / "old.sqlite", [ddp_steps()])
+    whole = [break_down(timeline) for timeline in read(path)]
+    with closing(sqlite3.connect(path)) as database:
+        for table in ("KERNEL", "MEMCPY", "MEMSET"):
+            for column in columns:
+                database.execute(f"ALTER TABLE CUPTI_ACTIVITY_KIND_{table} DROP COLUMN {column}")
+        database.commit()
+    assert [break_down(timeline) for timeline in read(path)] == whole
+
+
+def test_work_without_a_recorded_time_is_left_out(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
+    whole = [break_down(timeline) for timeline in read(path)]
+    with closing(sqlite3.connect(path)) as database:
+        columns = "deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
+        database.execute(
+            f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT 0, 0, {columns} FROM CUPTI_ACTIVITY_KIND_KERNEL"
+        )
+        database.commit()
+    assert [break_down(timeline) for timeline in read(path)] == whole
+
+
+def test_a_report_without_nsys_on_the_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
+    assert message.startswith("run.nsys-rep needs nsys, which is not on PATH")
+    assert "nsys export --type sqlite run.nsys-rep" in message
+
+
+def fake_nsys(folder: Path, body: str) -> None:
+    program = folder / "bin" / "nsys"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+
+
+def test_a_report_is_read_through_nsys_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
+    # nsys export --type sqlite --output OUT REPORT
+    fake_nsys(tmp_path, f'[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp {export} "$5"')
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    (timeline,) = read(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
+    (expected,) = read(export)
+    assert break_down(timeline).steps == break_down(expected).steps
+
+
+def test_an_export_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_nsys(tmp_path, "exec sleep 600")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr("fixtures.trace.nsys._EXPORT_TIMEOUT_S", 0.2)
+    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
+    assert message.startswith("nsys export of run.nsys-rep was stopped after 0.2 s: run `nsys export --type sqlite")
+
+
+def test_a_raw_recording_names_the_importer(tmp_path: Path) -> None:
+    message = error(written(tmp_path / "run-rank0.qdstrm", b"NVIDIA stream"))
+    assert message.startswith("run-rank0.qdstrm is a raw recording of nsys")
+    assert "`QdstrmImporter -i run-rank0.qdstrm -o run-rank0.nsys-rep`" in message
+
+
+def test_the_error_of_a_failed_export_quotes_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_nsys(tmp_path, "echo 'Report version is too new' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
+    assert message == "nsys export of run.nsys-rep failed with exit code 1: Report version is too new"
