@@ -16,14 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import SHIFT_SHARE
-from fixtures.stats.verdict import (
-    MIN_SIMILAR_TESTS,
-    MIN_TESTS_FOR_PRIOR,
-    PRIOR_DEGREES,
-    PRIOR_SPREAD,
-    SIMILAR_SPREAD_RATIO,
-)
+from fixtures.stats.common_shift import MIN_TESTS, SHIFT_SHARE
+from fixtures.stats.prior import FLOOR, WIDE, Kind, Launches, Spread, fit
+from fixtures.stats.verdict import MAX_DEGREES
 from studies import calibration_pairs
 
 Logs = NDArray[np.float64]
@@ -36,6 +31,10 @@ NOISIER = 20
 # Noise of a launch: of the host's canary (mean over the ranks), and additionally of the tests that the host limits.
 HOST_LAUNCH, LIMITED_LAUNCH = 0.08, 0.03
 _SMALLEST = math.log(1.01)
+# Of the rule before: a prior of 1 % with 4 degrees of freedom, or that of tests with similar launches if it is larger.
+MIN_SIMILAR_TESTS, SIMILAR_SPREAD_RATIO = 20, 2
+# Other machines in the storage: their tests and records.
+OTHERS, OTHER_TESTS, OTHER_RECORDS = 2, 40, 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +49,9 @@ class Noise:
     midway: slowdown of the machine after a quarter of the tests of the run.
     noisy: share of the tests (the last ones) whose nights and launches are NOISIER times as noisy.
     limited: share of the tests (the last ones) that the host limits.
+    tails: degrees of freedom of Student's t for the nights, launches and hosts; infinite: normal.
+    second_host: half of the nights are on a second kind of host, where each test differs by a constant of its own, of
+        this standard deviation.
     """
 
     machine: float = 0.0
@@ -63,6 +65,8 @@ class Noise:
     noisy: float = 0.0
     host: float = 0.0
     limited: float = 0.0
+    tails: float = math.inf
+    second_host: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,14 +90,23 @@ class Nights:
 def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TESTS) -> Nights:
     """Simulate nights of unchanged code."""
     rng = np.random.default_rng([seed, records])
+
+    def draw(shape: tuple[int, ...]) -> Logs:
+        """Of variance 1."""
+        if math.isinf(noise.tails):
+            return rng.standard_normal(shape)
+        return rng.standard_t(noise.tails, shape) * math.sqrt((noise.tails - 2) / noise.tails)
+
     shape = (runs, tests, records + 1, LAUNCHES)
     step = noise.step * rng.standard_normal((*shape, STEPS), dtype=np.float32)
     step += np.float32(math.log(1.5)) * (rng.random(step.shape, dtype=np.float32) < 0.02)
     machine = noise.machine * rng.standard_normal((runs, 1, records + 1, 1))
     apart = np.exp(noise.apart * rng.standard_normal((runs, tests, 1, 1)))
     factor = np.where(np.arange(tests) < tests * (1 - noise.noisy), 1, NOISIER)[:, None, None]
-    level = machine + noise.night * factor * apart * rng.standard_normal((*shape[:-1], 1))
-    level = level + noise.launch * factor * rng.standard_normal(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
+    level = machine + noise.night * factor * apart * draw((*shape[:-1], 1))
+    level = level + noise.launch * factor * draw(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
+    second = noise.second_host * rng.standard_normal((runs, tests, 1, 1))
+    level = level + second * (rng.random((runs, 1, records + 1, 1)) < 0.5)
     canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, LOOKS, LAUNCHES))
     level[:, tests // 4 :, -1] += noise.midway
     canaries[:, :, -1, 1:] += noise.midway * noise.canaries
@@ -110,8 +123,19 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priors:
+    """Priors of the variance between runs of ln(time): shape (runs, tests); degrees of freedom, shape (runs, 1)."""
+
+    variance: Logs | float = WIDE.variance
+    degrees: Logs | float = WIDE.degrees
+
+
+FIXED = Priors()
+
+
 def rule(
-    medians: Logs, *, alpha: float, tests: int, prior: float | Logs = PRIOR_SPREAD, smallest: float = _SMALLEST
+    medians: Logs, *, alpha: float, tests: int, prior: Priors = FIXED, smallest: float = _SMALLEST
 ) -> tuple[Logs, Logs]:
     """Vectorised ``judge``: changes and thresholds in ln(time), shape (runs, tests)."""
     now, history = medians[..., -1, :], medians[..., :-1, :]
@@ -124,18 +148,23 @@ def rule_on(
     *,
     alpha: float,
     tests: int,
-    prior: float | Logs = PRIOR_SPREAD,
+    prior: Priors = FIXED,
     smallest: float = _SMALLEST,
 ) -> tuple[Logs, Logs]:
     """``rule`` with separate launches now (runs, tests, launches) and in records (runs, tests, records, launches)."""
+    changes, errors, degrees = _changes(now, history, prior)
+    return changes, np.maximum(stats.t.isf(alpha / tests, degrees) * errors, smallest)
+
+
+def _changes(now: Logs, history: Logs, prior: Priors) -> tuple[Logs, Logs, Logs]:
+    """Vectorised ``change_of``: changes and standard errors, shape (runs, tests), and degrees, (runs, 1)."""
     (mean_now, error_now), (means, errors) = map(_summary, (now, history))
     m = means.shape[-1]
-    degrees = PRIOR_DEGREES + m - 1
+    degrees = np.asarray(prior.degrees + m - 1)
     squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
-    s = np.sqrt((PRIOR_DEGREES * np.square(prior) + squares) / degrees)
-    s = np.maximum.reduce([s, error_now, np.sqrt((errors**2).mean(axis=-1))])
-    limit = stats.t.isf(alpha / tests, degrees) * s * math.sqrt(1 + 1 / m)
-    return mean_now - means.mean(axis=-1), np.maximum(limit, smallest)
+    s = np.sqrt((prior.degrees * np.asarray(prior.variance) + squares) / degrees)
+    s = np.maximum.reduce([s, np.full_like(s, FLOOR), error_now, np.sqrt((errors**2).mean(axis=-1))])
+    return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, MAX_DEGREES)
 
 
 def _summary(launches: Logs) -> tuple[Logs, Logs]:
@@ -143,11 +172,71 @@ def _summary(launches: Logs) -> tuple[Logs, Logs]:
     return launches.mean(axis=-1), launches.std(axis=-1, ddof=1) / math.sqrt(launches.shape[-1])
 
 
-def prior_spreads(medians: Logs) -> float | Logs:
-    """Vectorised ``prior_spread_for``, shape (runs, tests)."""
+def estimated(seen: Nights, others: list[Spread]) -> Priors:
+    """The priors of each run, estimated by ``prior.fit`` from its records and those of other machines."""
+    means, errors = _summary(seen.medians)
+    runs, tests, records = means.shape
+    m, launches = records - 1, seen.medians.shape[-1]
+    between = means[..., :-1].var(axis=-1, ddof=1) if m > 1 else None
+    before, all_ = (errors[..., :-1] ** 2).mean(axis=-1), (errors**2).mean(axis=-1)
+    kinds = [Kind(on_gpu=True, host_limited=bool(limited)) for limited in seen.limited]
+    variance, degrees = np.full((runs, tests), WIDE.variance), np.full((runs, 1), float(WIDE.degrees))
+
+    def of(variance: float, number: int) -> Launches:
+        return Launches(variance=float(variance), degrees=number * (launches - 1), number=launches)
+
+    for run in range(runs):
+        own = [
+            Spread(
+                between=float(between[run, test]), degrees=m - 1, launches=of(before[run, test], m), kind=kind, own=True
+            )
+            for test, kind in enumerate(kinds)
+            if between is not None
+        ]
+        model = fit([*own, *others])
+        if model is not None:
+            priors = [model.prior(of(all_[run, test], records), kind) for test, kind in enumerate(kinds)]
+            variance[run], degrees[run] = [prior.variance for prior in priors], priors[0].degrees
+    return Priors(variance=variance, degrees=degrees)
+
+
+def other_machines(noise: Noise, *, seed: int) -> list[Spread]:
+    """Records of other machines with the same noise, made in one batch before any of the runs."""
+    seen = nights(noise, runs=OTHERS, records=OTHER_RECORDS - 1, seed=1000 + seed, tests=OTHER_TESTS)
+    means, errors = _summary(seen.medians)
+    return [
+        Spread(
+            between=float(means[machine, test].var(ddof=1)),
+            degrees=OTHER_RECORDS - 1,
+            launches=Launches(
+                variance=float((errors[machine, test] ** 2).mean()),
+                degrees=OTHER_RECORDS * (LAUNCHES - 1),
+                number=LAUNCHES,
+            ),
+            kind=Kind(on_gpu=True, host_limited=bool(seen.limited[test])),
+            own=False,
+        )
+        for machine in range(OTHERS)
+        for test in range(OTHER_TESTS)
+    ]
+
+
+def run_scales(medians: Logs, prior: Priors) -> Logs:
+    """Vectorised ``run_scale``, shape (runs, 1); 1 for fewer than MIN_TESTS tests."""
+    runs, tests = medians.shape[:2]
+    if tests < MIN_TESTS:
+        return np.ones((runs, 1))
+    changes, errors, degrees = _changes(medians[..., -1, :], medians[..., :-1, :], prior)
+    z = changes / errors
+    spread = np.median(abs(z - np.median(z, axis=1, keepdims=True)), axis=1, keepdims=True)
+    return np.maximum(1, spread / stats.t.ppf(0.75, degrees))
+
+
+def similar(medians: Logs) -> Priors:
+    """The priors of the rule before: the mean variance of tests whose launches spread similarly, at least (1 %)^2."""
     means, errors = _summary(medians)
-    if means.shape[-1] == 2 or means.shape[1] < MIN_TESTS_FOR_PRIOR:
-        return PRIOR_SPREAD
+    if means.shape[-1] == 2 or means.shape[1] < 10:
+        return FIXED
     spread = np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))
     own = np.sqrt((errors**2).mean(axis=-1))
     quietest_first = np.argsort(spread, axis=1)
@@ -159,25 +248,26 @@ def prior_spreads(medians: Logs) -> float | Logs:
     )
     priors = np.empty_like(own)
     for run, test in np.ndindex(own.shape):
-        similar = np.sort(variances[run, : number[run, test]])
-        priors[run, test] = similar[: len(similar) - max(1, len(similar) // 20)].mean()
-    spreads: Logs = np.sqrt(np.maximum(PRIOR_SPREAD**2, priors))
-    return spreads
+        kept = np.sort(variances[run, : number[run, test]])
+        priors[run, test] = kept[: len(kept) - max(1, len(kept) // 20)].mean()
+    return Priors(variance=np.maximum(WIDE.variance, priors))
 
 
-def shift(medians: Logs, *, alpha: float) -> tuple[Logs, Logs]:
+def shift(medians: Logs, *, alpha: float, prior: Priors = FIXED) -> tuple[Logs, Logs]:
     """Vectorised ``common_shift`` without canaries: change and threshold in ln(time), shape (runs,)."""
     means = medians.mean(axis=-1)
     now, history = means[..., -1], means[..., :-1]
     m = history.shape[-1]
-    degrees = PRIOR_DEGREES + m - 1
+    variance = np.median(np.broadcast_to(prior.variance, now.shape), axis=1)
+    prior_degrees = np.broadcast_to(prior.degrees, (now.shape[0], 1))[:, 0]
+    degrees = prior_degrees + m - 1
     changes = now - history.mean(axis=-1)
     change = np.median(changes, axis=1)
     record_shifts = np.median(history - history.mean(axis=-1, keepdims=True), axis=1)
-    s = np.sqrt((PRIOR_DEGREES * PRIOR_SPREAD**2 + (record_shifts**2).sum(axis=-1)) / degrees)
+    s = np.sqrt((prior_degrees * variance + (record_shifts**2).sum(axis=-1)) / degrees)
     scatter = np.median(abs(changes - change[:, None]), axis=1) * 1.2533 * 1.4826 / math.sqrt(changes.shape[1])
     scale = np.maximum(s * math.sqrt(1 + 1 / m), scatter)
-    return change, np.maximum(stats.t.isf(alpha, degrees) * scale, _SMALLEST)
+    return change, np.maximum(stats.t.isf(alpha, np.minimum(degrees, MAX_DEGREES)) * scale, _SMALLEST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,15 +288,31 @@ class Red:
         return red
 
 
-def whole_rule(seen: Nights) -> Red:
-    """The complete rule: prior of similar tests, common shift, canaries, and the host for the tests that it limits.
+def whole_rule(seen: Nights, others: list[Spread] | None = None) -> Red:
+    """The complete rule: estimated prior, common shift, canaries, and the host for the tests that it limits.
 
-    The host may limit at most half of the tests here; if it limited more, it would explain the common shift too.
+    others: the tests of other machines in the storage. The host may limit at most half of the tests here; if it limited
+    more, it would explain the common shift too.
     """
+    prior = estimated(seen, others or [])
+    return _red(seen, prior, run_scales(seen.medians, prior))
+
+
+def rule_before(seen: Nights) -> Red:
+    """The same with the prior of the rule before, which is never below 1 %."""
+    return _red(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=FIXED)
+
+
+def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
     medians, alpha = seen.medians, 0.01
-    priors = prior_spreads(medians)
-    changes, limits = rule(medians, alpha=alpha * (1 - SHIFT_SHARE), tests=medians.shape[1], prior=priors)
-    common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE)
+    tests = medians.shape[1]
+    share = 1 - SHIFT_SHARE if tests >= MIN_TESTS else 1
+    changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
+    limits = limits * scales
+    if tests >= MIN_TESTS:
+        common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=shift_prior or prior)
+    else:
+        common, common_limit = np.zeros(len(medians)), np.ones(len(medians))
     explained = np.where(common > common_limit, np.minimum(common, largest_canary_change(seen.canaries)), 0)
     by_host = np.minimum(changes, slower_host(seen.host)[:, None])
     excused = np.maximum(explained[:, None], np.where(seen.limited, by_host, 0))
