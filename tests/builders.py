@@ -32,6 +32,7 @@ SETTINGS = Settings(
     against=None,
     max_pairs=10,
     require_baseline=False,
+    strict_machine=False,
     explain="failures",
     traces=None,
     nsys=None,
