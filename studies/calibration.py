@@ -134,13 +134,18 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Priors:
-    """Priors of the variance between runs of ln(time): shape (runs, tests); degrees of freedom, shape (runs, 1)."""
+    """Priors of the variance between runs of ln(time).
+
+    variance: shape (runs, tests). degrees: of freedom, shape (runs, 1). most: bound of the degrees of Student's t.
+    """
 
     variance: Logs | float = WIDE.variance
     degrees: Logs | float = WIDE.degrees
+    most: float = MAX_DEGREES
 
 
 FIXED = Priors()
+_BEFORE = Priors(most=math.inf)
 
 
 def rule(
@@ -173,7 +178,7 @@ def _changes(now: Logs, history: Logs, prior: Priors) -> tuple[Logs, Logs, Logs]
     squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((prior.degrees * np.asarray(prior.variance) + squares) / degrees)
     s = np.maximum.reduce([s, np.full_like(s, FLOOR), error_now, np.sqrt((errors**2).mean(axis=-1))])
-    return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, MAX_DEGREES)
+    return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, prior.most)
 
 
 def _summary(launches: Logs) -> tuple[Logs, Logs]:
@@ -246,7 +251,7 @@ def similar(medians: Logs) -> Priors:
     """The priors of the rule before: the mean variance of tests whose launches spread similarly, at least (1 %)^2."""
     means, errors = _summary(medians)
     if means.shape[-1] == 2 or means.shape[1] < 10:
-        return FIXED
+        return _BEFORE
     spread = np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))
     own = np.sqrt((errors**2).mean(axis=-1))
     quietest_first = np.argsort(spread, axis=1)
@@ -260,7 +265,7 @@ def similar(medians: Logs) -> Priors:
     for run, test in np.ndindex(own.shape):
         kept = np.sort(variances[run, : number[run, test]])
         priors[run, test] = kept[: len(kept) - max(1, len(kept) // 20)].mean()
-    return Priors(variance=np.maximum(WIDE.variance, priors))
+    return replace(_BEFORE, variance=np.maximum(WIDE.variance, priors))
 
 
 def shift(medians: Logs, *, alpha: float, prior: Priors = FIXED) -> tuple[Logs, Logs]:
@@ -277,7 +282,7 @@ def shift(medians: Logs, *, alpha: float, prior: Priors = FIXED) -> tuple[Logs, 
     s = np.sqrt((prior_degrees * variance + (record_shifts**2).sum(axis=-1)) / degrees)
     scatter = np.median(abs(changes - change[:, None]), axis=1) * 1.2533 * 1.4826 / math.sqrt(changes.shape[1])
     scale = np.maximum(s * math.sqrt(1 + 1 / m), scatter)
-    return change, np.maximum(stats.t.isf(alpha, np.minimum(degrees, MAX_DEGREES)) * scale, _SMALLEST)
+    return change, np.maximum(stats.t.isf(alpha, np.minimum(degrees, prior.most)) * scale, _SMALLEST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -310,7 +315,7 @@ def whole_rule(seen: Nights, others: list[Spread] | None = None) -> Red:
 
 def rule_before(seen: Nights) -> Red:
     """The same with the prior of the rule before, which is never below 1 %."""
-    return _red(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=FIXED)
+    return _red(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
 
 
 def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
