@@ -92,6 +92,21 @@ def test_records_without_a_fingerprint_are_compared_as_before(storage: Path) -> 
     assert "another workload" not in outcome.output
 
 
+def test_another_machine_under_the_same_name_is_said_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
+    (file,) = storage.glob("*/*")
+    record = json.loads(file.read_text())
+    record["environment"] |= {"cpu": "another CPU", "cores": 4096.0}
+    file.write_text(json.dumps(record))
+    outcome = pytest_perf(storage, *ASKED, OF_512, "--min-slowdown=100", f"--benchmark-json={tmp_path / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
+    assert ", in the records another CPU; cores a rank " in outcome.unwrapped
+    assert "record a baseline for it under a name of its own, --instance NAME" in outcome.unwrapped
+    for info in record_of(outcome, tmp_path / "run.json"):
+        assert info["verdict"]["word"] == "ok"  # type: ignore[index]
+        assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]
+
+
 def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_said(storage: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, OF_512, "--steps=8", "--min-slowdown=100")
     assert outcome.exit_code == 0, outcome.output
