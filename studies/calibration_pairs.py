@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fixtures.stats.ab_test import _MAX_OUTLYING_SHARE, _MIN_DEGREES, _NOISIER, _OUTLYING
-from fixtures.stats.verdict import PRIOR_DEGREES, PRIOR_SPREAD
+from fixtures.stats.ab_test import _MAX_OUTLYING_SHARE, _MIN_DEGREES, _NOISIER, _OUTLYING, PRIOR_DEGREES, PRIOR_SPREAD
 
 Logs = NDArray[np.float64]
 Flags = NDArray[np.bool_]

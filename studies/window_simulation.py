@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fixtures.stats.ab_test import PRIOR_DEGREES
 from fixtures.stats.stopping_rule import block_sizes, interval_rank, max_steps_in_time
-from fixtures.stats.verdict import PRIOR_DEGREES
-from studies.calibration import rule
+from studies.calibration import Priors, rule
 
 Logs = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -144,7 +144,7 @@ def history(noise: Noise, run: Window, records: Window, *, tests: int, seed: int
     steps = noise.draw(rng, tests, RECORDS + 1, LAUNCHES)
     before, now = records(steps[:, :-1], noise.step_s)[0], run(steps[:, -1:], noise.step_s)[0]
     medians = level + np.concatenate([before, now], axis=1)
-    prior = math.sqrt(medians[:, :-1].mean(axis=-1).var(axis=-1, ddof=1).mean())
+    prior = Priors(variance=float(medians[:, :-1].mean(axis=-1).var(axis=-1, ddof=1).mean()))
     changes, thresholds = rule(medians[None], alpha=ALPHA, tests=1, prior=prior, smallest=0)
     return Judged(changes=changes[0], thresholds=thresholds[0])
 

@@ -31,6 +31,7 @@ from fixtures.launch.protocol import (
     to_json,
 )
 from fixtures.launch.rank_set import RankSet
+from fixtures.launch.session import environment
 from fixtures.machine.nccl_log import Choices
 from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import find_config
@@ -167,7 +168,8 @@ def _describe(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, A
         "device": None,
         "packages": {},
         "modules": dict.fromkeys(arguments["modules"]),
-        "variables": {"OMP_NUM_THREADS": "1"},
+        "variables": {"OMP_NUM_THREADS": "1"}
+        | {name: os.environ[name] for name in arguments["variables"] if name in os.environ},
     }
 
 
@@ -213,7 +215,8 @@ class FakeRankSet(RankSet):
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
         self._up = True
         answer = ANSWERS[function]
-        return [to_json(answer(world, rank, arguments)) for rank in range(world.size)]
+        with environment(self._variables):
+            return [to_json(answer(world, rank, arguments)) for rank in range(world.size)]
 
     def dismiss(self) -> None:
         """There is nobody."""

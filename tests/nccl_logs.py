@@ -108,6 +108,18 @@ V2_27_SHARED = """\
 aiplatform-wlf2-ge78-70:102987:103024 [1] NCCL INFO Channel 05/1 : 3[1] -> 0[0] [send] via NET/IB/12/GDRDMA/Shared
 aiplatform-wlf2-ge78-70:102986:103025 [0] NCCL INFO Channel 00/1 : 2[0] -> 3[1] via P2P/CUMEM
 """
+# github.com/NVIDIA/nccl/issues/1680 (2.25.1: variables that are numbers)
+V2_25_VARIABLES = """\
+ada6000-02:1263644:1263644 [0] NCCL INFO Comm config Max CTAs set to 32
+ada6000-02:1263644:1263644 [0] NCCL INFO NCCL_MIN_CTAS set by environment to 16.
+ada6000-02:1263644:1263644 [0] NCCL INFO NCCL_MAX_CTAS set by environment to 16.
+"""
+# Logs in repositories on GitHub (variables that are texts, and the one with words of its own)
+TEXT_VARIABLES = """\
+node0:4744:4763 [0] NCCL INFO NCCL_IB_HCA set to rxe0
+gpu-dev-aa464b9b:1801:1801 [6] NCCL INFO NCCL_ALGO set by environment to ring,tree
+gpu-dev-aa464b9b:1801:1801 [6] NCCL INFO threadThresholds 8/8/64 | 64/8/64 | 512 | 512
+"""
 # Notes of the project nccl-eBPF (2.29.7, two ranks through sockets; its broadcast and its all-reduce runs)
 V2_29_TUNING = """\
 NCCL INFO Broadcast:    32768 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..0}

@@ -31,13 +31,15 @@ def test_measured_ranks_log_nothing_of_a_call_and_profiled_ones_do(two_ranks: Ra
     assert [one["NCCL_DEBUG_SUBSYS"] for one in told if isinstance(one, dict)] == ["INIT,ENV", "INIT,ENV,TUNING"]
 
 
-def test_a_groups_log_is_its_own_with_the_version_of_the_process(ranks: RankSet) -> None:
-    call(ranks, WRITE, text=logs.V2_30_START + logs.V2_9)
-    assert call(ranks, LOG) == [logs.V2_30_START + logs.V2_9]
+def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_process(ranks: RankSet) -> None:
+    first = logs.V2_30_START + logs.V2_25_VARIABLES + logs.V2_9
+    call(ranks, WRITE, text=first)
+    assert call(ranks, LOG) == [first]
     call(ranks, LOG, TWO)  # another world, so another group
     call(ranks, WRITE, TWO, text=logs.V2_22_CUMEM)
     texts = [str(text) for text in call(ranks, LOG, TWO)]
-    assert texts == ["NCCL version 2.30.3+cuda13.0\n" + logs.V2_22_CUMEM, logs.V2_22_CUMEM]
+    variables = "".join(line for line in logs.V2_25_VARIABLES.splitlines(keepends=True) if "environment" in line)
+    assert texts == ["NCCL version 2.30.3+cuda13.0\n" + variables + logs.V2_22_CUMEM, logs.V2_22_CUMEM]
     parsed = fingerprint(texts)
     assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
 

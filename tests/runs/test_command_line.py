@@ -151,6 +151,23 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
             "--require-baseline --benchmark-disable",
             "--require-baseline: with --benchmark-disable nothing is judged by the baselines",
         ),
+        ("--against-env=NCCL_ALGO", "--against-env 'NCCL_ALGO': give NAME=VALUE, such as NCCL_MAX_CTAS=4"),
+        (
+            "--against-env NCCL_ALGO=Ring --against-env NCCL_ALGO=Tree",
+            "--against-env: NCCL_ALGO has two values, 'Ring' and 'Tree'",
+        ),
+        (
+            f"--against-env NCCL_ALGO=Ring --against {sys.executable}",
+            "--against-env compares two environments of one build, so leave out --against",
+        ),
+        (
+            "--against-env NCCL_ALGO=Ring --benchmark-disable",
+            "--against-env compares measurements, and --benchmark-disable makes none",
+        ),
+        (
+            "--against-env NCCL_ALGO=Ring --require-baseline",
+            "--require-baseline: with --against-env nothing is judged by the baselines",
+        ),
         ("--benchmark-group-by=config", "--benchmark-group-by config: there are group, name, func, "),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),

@@ -6,27 +6,30 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fixtures.matrix.canaries import HOST
+from fixtures.records.baselines import Recorded
+from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes
 from fixtures.session.host_change import explained_percent, host_change
 from fixtures.stats.common_shift import ComparedTest, common_shift, share_of_tests_percent
-from fixtures.stats.verdict import PRIOR_SPREAD, judge, noises_of, prior_spread_for
+from fixtures.stats.prior import Kind
+from fixtures.stats.verdict import change_of, judge, run_scale
 from studies.calibration import (
     ALL,
     LOOKS,
+    NOISES,
     Noise,
-    first_rule,
+    estimated,
     nights,
-    prior_spreads,
+    other_machines,
     red_runs,
+    rule_before,
     smallest_found,
     whole_rule,
     without_canaries,
 )
 
-NOISY = Noise(night=0.03)
 PARTLY_NOISY = Noise(night=0.003, launch=0.003, noisy=0.25)
 
 
@@ -34,18 +37,42 @@ PARTLY_NOISY = Noise(night=0.003, launch=0.003, noisy=0.25)
 def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     noise = Noise(night=0.02, machine=0.03, host=0.3, limited=0.25)
     seen = nights(noise, runs=8, records=records, seed=1, tests=20)
-    seen.medians[:, :5, -1] += np.linspace(0.1, 0.6, 5)[:, None]  # so that every outcome occurs
-    seen.medians[::2, :, -1] += 0.2
+    seen.medians[:, :5, -1] += np.linspace(0.1, 1.5, 5)[:, None]  # so that every outcome occurs
+    seen.medians[::2, :, -1] += 0.5
+    seen = replace(seen, again=seen.medians[..., -1, :])  # a second measurement changes nothing
     seen.canaries[::4, :, -1] += 0.15
     seen.canaries[2::8, :, -1, 1] += 0.15
     seen.host[::3, :, -1] += 1
     seen.host[1::3, :, -1, 1] += 1
-    red = whole_rule(seen)
+    others = other_machines(noise, seed=1)
+    red, vectorised = whole_rule(seen, others), estimated(seen, others)
     words, hosts = [], []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
-        priors = [prior_spread_for([list(run) for run in test], noises_of(histories)) for test in tests]
-        assert priors == pytest.approx(list(np.broadcast_to(prior_spreads(seen.medians), (8, 20))[number]))
+        storage = Priors(
+            {
+                str(index): Recorded(
+                    workload="vit",
+                    world="8gpu",
+                    host_limited=bool(limited),
+                    launch_medians_s=history,
+                    files=[str(record) for record in range(records)],
+                )
+                for index, (history, limited) in enumerate(zip(histories, seen.limited, strict=True))
+            },
+            others,
+        )
+        priors = [
+            storage.prior(list(test[-1]), history, Kind(on_gpu=True, host_limited=bool(limited)))
+            for test, history, limited in zip(tests, histories, seen.limited, strict=True)
+        ]
+        assert [prior.variance for prior in priors] == pytest.approx(list(np.asarray(vectorised.variance)[number]))
+        assert {prior.degrees for prior in priors} == {float(np.asarray(vectorised.degrees)[number, 0])}
+        changes = [
+            change_of(list(test[-1]), history, prior)
+            for test, history, prior in zip(tests, histories, priors, strict=True)
+        ]
+        scale = run_scale(changes)
         before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
         verdicts = canary_changes(
             CanaryTimes(world="8gpu", before_s=before, after_s=after),
@@ -66,8 +93,9 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
                     launch_medians_s=tuple(test[-1]),
                     records={str(r): run for r, run in enumerate(test[:-1])},
                     host=host if limited else None,
+                    prior=prior,
                 )
-                for test, limited in zip(tests, seen.limited, strict=True)
+                for test, limited, prior in zip(tests, seen.limited, priors, strict=True)
             ],
             verdicts,
         )
@@ -81,7 +109,8 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
                 [list(run) for run in test[:-1]],
                 tests=20,
                 false_alarms_percent=share_of_tests_percent(1, 20),
-                prior_spread=prior,
+                prior=prior,
+                scale=scale,
             )
             assert verdict.change_percent is not None
             assert verdict.threshold_percent is not None
@@ -89,94 +118,81 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
             left = math.log1p(verdict.change_percent / 100) - math.log1p(max(by_host, common.explained_percent) / 100)
             assert (left > math.log1p(verdict.threshold_percent / 100)) == found
     assert {"ok", "slower"} <= set(words)
-    assert {"ok", "slower"} <= set(hosts)
+    assert {"slower"} < set(hosts)
     assert 0 < fmean(red.single.flat) < 1
 
 
-@pytest.mark.parametrize("records", [1, 3])
-def test_a_noisy_host_fails_few_runs_with_its_canary_and_many_without(records: int) -> None:
-    noise = Noise(night=0.003, launch=0.001, step=0.003, host=0.15, limited=0.25)
-    red, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=records, batches=5, runs=100)
-    unfelt, _ = red_runs(without_canaries, noise, records=records, batches=5, runs=100)
-    assert red / of < 0.025
-    assert unfelt > 4 * red
+@pytest.mark.parametrize(
+    ("name", "tests", "records"),
+    [
+        ("as measured over NVLink", 5, 1),
+        ("as measured over NVLink", 40, 3),
+        ("heavy tails", 40, 3),
+        ("heavy tails", 5, 30),
+        ("two kinds of host", 40, 1),
+        ("two kinds of host", 40, 3),
+    ],
+)
+def test_few_unchanged_runs_fail(name: str, tests: int, records: int) -> None:
+    """The share in more runs is in docs/studies/calibration.md."""
+    noise = NOISES[name]
+    others = other_machines(noise, seed=1)
+    red, of = red_runs(lambda seen: whole_rule(seen, others).runs, noise, records=records, runs=100, tests=tests)
+    assert red <= 0.02 * of
 
 
-@pytest.mark.parametrize("noise", [Noise(), NOISY, Noise(bimodal=0.1)], ids=["quiet", "noisy", "bimodal"])
-@pytest.mark.parametrize("records", [1, 3, 10])
-def test_at_most_one_unchanged_run_in_a_hundred_fails(noise: Noise, records: int) -> None:
-    """Asserts the upper end of the 95 % confidence interval."""
-    red, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=records, batches=7, runs=100)
-    assert stats.binomtest(red, of).proportion_ci(0.95).high <= 0.01, f"{red} of {of}"
+def test_hosts_of_two_kinds_fail_many_runs_by_the_rule_before() -> None:
+    noise = NOISES["two kinds of host"]
+    before, of = red_runs(lambda seen: rule_before(seen).runs, noise, records=3, runs=100, tests=40)
+    assert before > 0.03 * of
 
 
-@pytest.mark.parametrize("records", [2, 3])
-def test_noisy_tests_neither_fail_runs_nor_make_quiet_tests_less_sensitive(records: int) -> None:
-    red, of = red_runs(lambda seen: whole_rule(seen).runs, PARTLY_NOISY, records=records, batches=7, runs=100)
-    assert stats.binomtest(red, of).proportion_ci(0.95).high <= 0.01, f"{red} of {of}"
+def test_a_noisy_host_fails_few_runs_with_its_canary_and_many_without() -> None:
+    noise = NOISES["the host's nights 15 %"]
+    felt, of = red_runs(lambda seen: whole_rule(seen).runs, noise, records=3, runs=100, tests=40)
+    assert felt <= 0.015 * of
+
+
+def test_noisy_tests_do_not_make_quiet_tests_less_sensitive() -> None:
     beside, alone = (
-        smallest_found(lambda seen: whole_rule(seen).single, noise, records=records, runs=60)
+        smallest_found(lambda seen: whole_rule(seen).single, noise, records=3, runs=30, tests=40)
         for noise in (PARTLY_NOISY, replace(PARTLY_NOISY, noisy=0))
     )
     assert beside is not None
     assert alone is not None
-    assert beside < 1.1 * alone
+    assert beside < 1.25 * alone
 
 
-def test_a_fixed_prior_of_one_percent_fails_more_runs_on_a_noisy_machine() -> None:
-    red, of = red_runs(first_rule, NOISY, records=3, batches=3, runs=100)
-    assert stats.binomtest(red, of).proportion_ci(0.95).low > 0.03, f"{red} of {of}"
+def test_two_percent_are_found_where_launches_are_as_quiet_as_over_nvlink() -> None:
+    noise = NOISES["as measured over NVLink"]
+    now, before = (
+        smallest_found(found, noise, records=3, runs=30, tests=40)
+        for found in (lambda seen: whole_rule(seen).single, lambda seen: rule_before(seen).single)
+    )
+    assert now is not None
+    assert before is not None
+    assert now <= 2 < 6 < before
 
 
 def test_only_canaries_excuse_a_slower_machine() -> None:
     nightly = Noise(night=0.005, machine=0.03)
-    excused, of = red_runs(lambda seen: whole_rule(seen).runs, nightly, records=3, batches=4, runs=100)
-    blamed, _ = red_runs(without_canaries, nightly, records=3, batches=4, runs=100)
-    assert excused <= 0.01 * of
-    assert blamed > 0.02 * of
+    excused, of = red_runs(lambda seen: whole_rule(seen).runs, nightly, records=3, runs=100, tests=40)
+    blamed, _ = red_runs(without_canaries, nightly, records=3, runs=100, tests=40)
+    assert excused <= 0.015 * of
+    assert blamed > excused
 
 
 def test_canaries_excuse_a_machine_that_changed_during_the_run() -> None:
     midway = Noise(midway=0.3)
-    excused, of = red_runs(lambda seen: whole_rule(seen).runs, midway, records=3, batches=2, runs=100)
-    blamed, _ = red_runs(without_canaries, midway, records=3, batches=2, runs=100)
+    excused, of = red_runs(lambda seen: whole_rule(seen).runs, midway, records=3, runs=100, tests=40)
+    blamed, _ = red_runs(without_canaries, midway, records=3, runs=100, tests=40)
     assert excused <= 0.02 * of
     assert blamed == of
 
 
 def test_a_slowdown_of_all_tests_is_found_where_that_of_one_test_is_not() -> None:
-    of_all = smallest_found(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=60, which=ALL)
-    of_one = smallest_found(lambda seen: whole_rule(seen).single, Noise(), records=3, runs=60)
+    of_all = smallest_found(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=10, tests=40, which=ALL)
+    of_one = smallest_found(lambda seen: whole_rule(seen).single, Noise(), records=3, runs=10, tests=40)
     assert of_all is not None
     assert of_one is not None
     assert of_all < 5 < of_one
-
-
-def test_tests_that_were_made_faster_between_two_records_do_not_count_as_noise() -> None:
-    quiet = [[[0.1], [0.1]] for _ in range(40)]
-    assert prior_spread_for(quiet[0], noises_of([*quiet, [[0.2], [0.1]], [[0.4], [0.1]]])) == PRIOR_SPREAD
-
-
-def test_the_prior_of_a_noisy_instance_is_the_spread_of_its_records() -> None:
-    noisy = [[[0.1], [0.1 * math.exp(0.06)]] for _ in range(20)]
-    assert prior_spread_for(noisy[0], noises_of(noisy)) == pytest.approx(0.06 / math.sqrt(2))
-    assert judge([0.1], noisy[0], prior_spread=0.06 / math.sqrt(2)).threshold_percent == pytest.approx(
-        100 * math.expm1(stats.t.isf(0.01, 5) * 0.06 / math.sqrt(2) * math.sqrt(1.5))
-    )
-
-
-def test_the_prior_of_a_test_comes_from_tests_with_a_similar_spread_of_launches() -> None:
-    quiet = [[[0.1, 0.1001], [0.1, 0.1001]] for _ in range(30)]
-    noisy = [[[0.1, 0.11], [0.13, 0.14]] for _ in range(10)]
-    noises = noises_of(quiet + noisy)
-    assert prior_spread_for(quiet[0], noises) == PRIOR_SPREAD
-    of_all = prior_spread_for(noisy[0], noises)
-    assert of_all > 5 * PRIOR_SPREAD
-    today_is_loud = [*quiet[0], [0.1, 0.12]]
-    assert prior_spread_for(today_is_loud, noises) == of_all
-
-
-def test_few_tests_or_single_records_leave_the_prior_at_one_percent() -> None:
-    few, once = [[[0.1], [0.2]]] * 9, [[[0.1]]] * 40
-    assert prior_spread_for(few[0], noises_of(few)) == PRIOR_SPREAD
-    assert prior_spread_for(once[0], noises_of(once)) == PRIOR_SPREAD

@@ -122,6 +122,18 @@ def test_what_was_connected_is_named(log: str, connected: tuple[str, ...]) -> No
     assert fingerprint(log).connected == connected
 
 
+@pytest.mark.parametrize(
+    ("log", "variables"),
+    [
+        pytest.param(logs.V2_25_VARIABLES, {"NCCL_MIN_CTAS": "16", "NCCL_MAX_CTAS": "16"}, id="2.25-numbers"),
+        pytest.param(logs.TEXT_VARIABLES, {"NCCL_ALGO": "ring,tree", "NCCL_IB_HCA": "rxe0"}, id="texts"),
+        pytest.param(logs.V2_22_CUMEM, {}, id="none"),
+    ],
+)
+def test_the_variables_that_nccl_has_read_are_named(log: str, variables: dict[str, str]) -> None:
+    assert fingerprint(log).variables == variables
+
+
 def test_the_logs_of_all_ranks_make_one_fingerprint() -> None:
     found = fingerprint([logs.V2_30_START, logs.V2_20_OR_NEAR_IB, logs.V2_21_NVLS])
     assert (found.nccl, found.network, found.channels, found.transports) == (

@@ -87,7 +87,7 @@ def effect(config: str) -> Effect:
 def everything() -> Run:
     """A run on eight GPUs in which every config was profiled, compared with another build, and slower; and the sizes of
     all-reduces."""
-    run = Run(settings=replace(SETTINGS, against=OTHER))
+    run = Run(settings=replace(SETTINGS, against_build=OTHER))
     run.environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.12.0+cu130"}
     run.other_environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.11.0+cu130"}
     explanation = Explanation(breakdown=POWERSGD, unprofiled_step_ms=97.82)

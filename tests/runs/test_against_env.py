@@ -1,0 +1,69 @@
+"""``--against-env`` in whole runs: the verdict, its words, the record and JUnit, with fake ranks."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.command_line import QUICK, Outcome
+from tests.forked import perf
+from tests.workloads_for_tests import STEP_MS
+
+STEADY = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", "-k", "2cpu-ddp]", *QUICK)
+
+
+def run(folder: Path, *arguments: str, step_ms: str) -> Outcome:
+    """Steps of 20 ms on this side, of ``step_ms`` on the other one."""
+    chosen = (*STEADY, "--launches=2", f"--against-env={STEP_MS}={step_ms}", f"--benchmark-json={folder / 'run.json'}")
+    return perf(folder / "baselines", *chosen, *arguments)
+
+
+def record(folder: Path) -> dict[str, Any]:
+    recorded: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return recorded
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    folder = tmp_path_factory.mktemp("slower")
+    return run(folder, f"--junitxml={folder / 'junit.xml'}", f"--traces={folder / 'traces'}", step_ms="10"), folder
+
+
+def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path]) -> None:
+    outcome, _ = slower
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(rf"slower by \d+\.\d\d % than with {STEP_MS}=10 \(95 % interval", outcome.output)
+    assert re.search(rf"^\+10 ms a step: .*; {STEP_MS} 10 -> unset$", outcome.output, re.MULTILINE), outcome.output
+    assert f"starting 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
+    assert f"without against with {STEP_MS}=10: 1 slower\n" in outcome.output
+    assert "build" not in outcome.output
+
+
+def test_the_record_keeps_the_variables(slower: tuple[Outcome, Path]) -> None:
+    recorded = record(slower[1])
+    (benchmark,) = recorded["benchmarks"]
+    against = benchmark["extra_info"]["against"]
+    assert against["build"] == f"with {STEP_MS}=10"
+    assert against["variables"] == {STEP_MS: "10"}
+    assert against["variables_in_nccl_log"] is None
+    assert max(against["launch_medians_s"]) < 0.015 < min(benchmark["extra_info"]["launch_medians_s"])
+    assert STEP_MS not in recorded["environment"]["variables"]
+
+
+def test_junit_has_the_variables(slower: tuple[Outcome, Path]) -> None:
+    root = ElementTree.parse(slower[1] / "junit.xml").getroot()
+    found = {one.attrib["name"]: one.attrib["value"] for one in root.iter("property")}
+    assert found["against"] == f"with {STEP_MS}=10"
+
+
+def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "--benchmark-save=mine", step_ms="40")
+    assert outcome.exit_code == 0, outcome.output
+    assert f"without against with {STEP_MS}=40: 1 faster\n" in outcome.output
+    (saved,) = (tmp_path / "baselines").rglob("*.json")
+    (benchmark,) = json.loads(saved.read_text())["benchmarks"]
+    assert benchmark["extra_info"]["against"]["variables"] == {STEP_MS: "40"}
+    assert max(benchmark["stats"]["data"]) < 0.03

@@ -1,0 +1,90 @@
+"""The part of the report on an A/B test: the words for two environments, and what NCCL's log shows of a variable."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from fixtures.machine.nccl_log import Fingerprint
+from fixtures.report.against import against_lines
+from fixtures.session.ab_launches import ABResult
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.ab_test import judge_pairs
+from tests.builders import SETTINGS, launch, measured, unwrapped
+
+Variables = Mapping[str, str]
+
+
+def printed(given: dict[str, str], without: Variables | None, with_: Variables | None) -> list[str]:
+    """The lines of one test with the variables in NCCL's log on each side; None: NCCL did not run."""
+    own, other = (
+        measured("ddp", 0, launches=(replace(launch(1.0), fingerprint=log),))
+        for log in (
+            Fingerprint() if logged is None else Fingerprint(nccl="2.27.5", variables=logged)
+            for logged in (without, with_)
+        )
+    )
+    verdict, interval = judge_pairs([0.5] * 3)
+    run = Run(settings=replace(SETTINGS, against_env=given))
+    run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
+        measurement=own,
+        verdict=verdict,
+        pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),
+    )
+    run.environment, run.other_environment = ({"variables": dict(side)} for side in ({}, given))
+    return against_lines(run)
+
+
+def test_the_sides_are_those_without_and_with_the_variable() -> None:
+    _, heading, differences, _, titles, *_ = printed({"NCCL_MAX_CTAS": "4"}, {}, {"NCCL_MAX_CTAS": "4"})
+    assert heading == "without against with NCCL_MAX_CTAS=4: 1 slower"
+    assert differences == "differences between the two environments: NCCL_MAX_CTAS 4 -> unset"
+    assert titles.split()[:3] == ["test", "without", "with"]
+
+
+@pytest.mark.parametrize(
+    ("given", "without", "with_", "says"),
+    [
+        pytest.param(
+            {"NCCL_MAX_CTAS": "4"},
+            {"NCCL_SOCKET_IFNAME": "lo"},
+            {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4"},
+            ["NCCL's log: NCCL_MAX_CTAS set by environment to 4"],
+            id="read",
+        ),
+        pytest.param(
+            {"NCCL_ALGO": "Ring", "NCCL_MAX_CTASS": "4"},
+            {},
+            {"NCCL_ALGO": "Ring"},
+            [
+                "NCCL's log: NCCL_ALGO set by environment to Ring",
+                "NCCL's log does not show that NCCL_MAX_CTASS took effect: check the name, and whether nccl.conf "
+                "sets it",
+            ],
+            id="one-misspelt",
+        ),
+        pytest.param(
+            {"NCCL_ALGO": "Ring"},
+            {"NCCL_ALGO": "Ring"},
+            {"NCCL_ALGO": "Ring"},
+            [
+                "NCCL's log does not show that NCCL_ALGO took effect: check the name, and whether nccl.conf sets it",
+            ],
+            id="on-both-sides",
+        ),
+        pytest.param(
+            {"NCCL_ALGO": "Ring"},
+            None,
+            None,
+            ["NCCL did not run, so no log shows whether NCCL_ALGO took effect"],
+            id="cpu",
+        ),
+        pytest.param({"NCCL_ALGO": ""}, {"NCCL_ALGO": "Ring"}, {}, [], id="emptied"),
+        pytest.param({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, {}, {}, [], id="not-of-nccl"),
+    ],
+)
+def test_what_nccls_log_shows_is_told(
+    given: dict[str, str], without: Variables | None, with_: Variables | None, says: list[str]
+) -> None:
+    lines = unwrapped(printed(given, without, with_))
+    assert lines[3 : next(n for n, line in enumerate(lines) if line.startswith("test "))] == says

@@ -1,0 +1,84 @@
+"""The variables of ``--against-env``: what is read, and what only one side cannot have."""
+
+import re
+
+import pytest
+
+from fixtures.launch.other_side import OtherSide
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.session.against_env import RESERVED, read_variables
+
+NATIVE, SHM = INTERCONNECTS["native"], INTERCONNECTS["shm"]
+
+
+@pytest.mark.parametrize(
+    ("given", "variables"),
+    [
+        (["NCCL_MAX_CTAS=4"], {"NCCL_MAX_CTAS": "4"}),
+        (["NCCL_MAX_CTAS=4", "NCCL_ALGO=Ring"], {"NCCL_MAX_CTAS": "4", "NCCL_ALGO": "Ring"}),
+        (["NCCL_MAX_CTAS=4", "NCCL_MAX_CTAS=4"], {"NCCL_MAX_CTAS": "4"}),
+        (["NCCL_ALGO=allreduce:tree=1"], {"NCCL_ALGO": "allreduce:tree=1"}),
+        (["NCCL_ALGO="], {"NCCL_ALGO": ""}),
+        (["NCCL_P2P_DISABLE=1"], {"NCCL_P2P_DISABLE": "1"}),
+        (["OMP_NUM_THREADS=2"], {"OMP_NUM_THREADS": "2"}),
+    ],
+)
+def test_variables_are_read(given: list[str], variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert read_variables(given, [NATIVE]) == variables
+
+
+def test_another_value_than_that_of_both_sides_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_MAX_CTAS", "8")
+    assert read_variables(["NCCL_MAX_CTAS=4"], [NATIVE]) == {"NCCL_MAX_CTAS": "4"}
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["NCCL_MAX_CTAS"], "--against-env 'NCCL_MAX_CTAS': give NAME=VALUE, such as NCCL_MAX_CTAS=4"),
+        (["=4"], "--against-env '=4': give NAME=VALUE, such as NCCL_MAX_CTAS=4"),
+        (
+            ["export NCCL_MAX_CTAS=4"],
+            "--against-env 'export NCCL_MAX_CTAS=4': give NAME=VALUE, such as NCCL_MAX_CTAS=4",
+        ),
+        (["A=1", "B=1", "A=2"], "--against-env: A has two values, '1' and '2'"),
+        (
+            ["NCCL_ALGO=Ring"],
+            "--against-env NCCL_ALGO=Ring: NCCL_ALGO is set to that here, so both sides have it: give another value, "
+            "or unset it",
+        ),
+        (
+            ["OMP_NUM_THREADS=1"],
+            "--against-env OMP_NUM_THREADS=1: OMP_NUM_THREADS is that by default, so both sides have it: give another "
+            "value",
+        ),
+        (
+            ["NCCL_P2P_DISABLE=0"],
+            "--against-env NCCL_P2P_DISABLE=0: --interconnect shm sets NCCL_P2P_DISABLE for the ranks of both sides",
+        ),
+        (
+            ["PYTHONPATH=src"],
+            "--against-env PYTHONPATH=src: ranks import from where pytest does; to compare two versions of your code, "
+            "use --against",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_a_usage_error(
+    given: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with pytest.raises(pytest.UsageError, match=f"^{re.escape(complaint)}$"):
+        read_variables(given, [NATIVE, SHM])
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_what_the_suite_decides_is_refused_by_name(name: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"the suite decides {name} for the ranks of both sides$"):
+        read_variables([f"{name}=something"], [NATIVE])
+
+
+def test_the_other_side_is_named_by_its_variables() -> None:
+    side = OtherSide(variables={"NCCL_MAX_CTAS": "4", "NCCL_ALGO": "Ring"})
+    assert {side.name, side.under, side.than, side.test_suffix} == {"with NCCL_MAX_CTAS=4 and NCCL_ALGO=Ring"}

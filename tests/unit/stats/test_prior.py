@@ -1,0 +1,156 @@
+"""Prior of the variance between runs: its estimate, what shrinks it, and what it does to a threshold."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from fixtures.stats.prior import (
+    FLOOR,
+    MAX_DEGREES,
+    MIN_TESTS,
+    WIDE,
+    Kind,
+    Launches,
+    Prior,
+    Spread,
+    fit,
+    launches_of,
+    maximise,
+)
+from fixtures.stats.verdict import LogChange, change_of, judge, run_scale
+
+KIND = Kind(on_gpu=True)
+
+
+def spreads(number: int, *, between: float, launch: float = 0.001, own: bool = True, seed: int = 1) -> list[Spread]:
+    """Tests with 3 records, which vary by ``between``, a standard deviation; their launches by ``launch``."""
+    rng = np.random.default_rng(seed)
+    return [
+        Spread(
+            between=between**2 * rng.chisquare(2) / 2,
+            degrees=2,
+            launches=Launches(variance=launch**2 / 3, degrees=6, number=3),
+            kind=KIND,
+            own=own,
+        )
+        for _ in range(number)
+    ]
+
+
+def prior_of(tests: list[Spread], kind: Kind = KIND, launch: float = 0.001) -> Prior:
+    model = fit(tests)
+    assert model is not None
+    return model.prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind)
+
+
+@pytest.mark.parametrize("between", [0.003, 0.01, 0.05])
+def test_the_prior_of_many_tests_is_how_far_their_records_lie_apart(between: float) -> None:
+    assert math.sqrt(prior_of(spreads(200, between=between)).variance) == pytest.approx(between, rel=0.2)
+
+
+def test_records_that_agree_do_not_lower_the_prior_below_the_floor() -> None:
+    variance = prior_of(spreads(100, between=1e-5)).variance
+    assert FLOOR**2 <= variance < 1.5 * FLOOR**2
+
+
+def test_tests_that_vary_alike_give_many_degrees_of_freedom_and_others_few() -> None:
+    alike = fit(spreads(300, between=0.02))
+    unlike = fit([spread for k in range(300) for spread in spreads(1, between=0.02 * 4 ** (k % 3 - 1), seed=k)])
+    assert alike is not None
+    assert unlike is not None
+    assert unlike.degrees < 3 < MAX_DEGREES < alike.degrees
+    assert prior_of(spreads(300, between=0.02)).degrees == MAX_DEGREES
+
+
+def test_a_few_tests_that_were_made_faster_between_two_records_change_the_prior_little() -> None:
+    quiet = spreads(60, between=0.003)
+    changed = [replace(spread, between=0.25**2) for spread in quiet[:3]]
+    with_changed, without = prior_of([*changed, *quiet[3:]]), prior_of(quiet)
+    assert math.sqrt(with_changed.variance / without.variance) < 1.2
+
+
+def test_tests_with_quiet_launches_get_a_smaller_prior_than_their_noisy_neighbours() -> None:
+    mixed = [*spreads(40, between=0.003, launch=0.001), *spreads(40, between=0.05, launch=0.02)]
+    quiet, noisy = prior_of(mixed, launch=0.001), prior_of(mixed, launch=0.02)
+    assert 5 < math.sqrt(noisy.variance / quiet.variance) < 30
+
+
+def test_tests_that_the_host_limits_are_predicted_apart_from_the_others() -> None:
+    limited = Kind(on_gpu=True, host_limited=True)
+    mixed = [*spreads(40, between=0.003), *(replace(spread, kind=limited) for spread in spreads(40, between=0.03))]
+    assert math.sqrt(prior_of(mixed, limited).variance / prior_of(mixed).variance) > 4
+
+
+def test_an_instance_noisier_than_the_others_has_a_larger_prior_than_they_would_give_it() -> None:
+    others = spreads(80, between=0.003, own=False)
+    with_own = [*others, *spreads(40, between=0.02)]
+    assert math.sqrt(prior_of(with_own).variance / prior_of(others).variance) > 2
+
+
+def test_too_few_tests_leave_it_to_the_wide_prior() -> None:
+    assert fit(spreads(MIN_TESTS - 1, between=0.01)) is None
+    assert judge([0.1], [[0.1]]).threshold_percent == judge([0.1], [[0.1]], prior=WIDE).threshold_percent
+
+
+def test_three_launches_that_agree_by_chance_do_not_make_a_quiet_test() -> None:
+    model = fit(spreads(60, between=0.01, launch=0.01))
+    assert model is not None
+    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND) for v in (0.0, 0.01**2 / 3))
+    assert lucky.variance > 0.05 * usual.variance
+
+
+def test_with_one_launch_a_run_the_usual_spread_of_launches_is_assumed() -> None:
+    model = fit(spreads(60, between=0.01, launch=0.01))
+    assert model is not None
+    unknown = launches_of([[0.1], [0.2]])
+    assert (unknown.degrees, unknown.number) == (0, 1)
+    assert model.prior(unknown, KIND).launch == pytest.approx(0.01**2 / 3)
+
+
+def test_the_spread_of_launches_is_that_of_a_runs_mean() -> None:
+    logs = [[0.0, 0.02], [0.1, 0.1], [0.2, 0.24]]
+    launches = launches_of([[math.exp(log) for log in run] for run in logs])
+    assert launches.variance == pytest.approx(np.mean([np.var(run, ddof=1) / 2 for run in logs]))
+    assert (launches.degrees, launches.number) == (3, 2)
+
+
+def test_the_estimate_is_the_maximum_of_fishers_distribution() -> None:
+    """Against scipy's density and an optimiser without gradients."""
+    rng = np.random.default_rng(3)
+    rows = np.column_stack([np.ones(50), rng.normal(size=50), *(rng.integers(0, 2, 50) for _ in range(4))])
+    degrees = rng.integers(1, 4, 50).astype(float)
+    between = 1e-5 * rng.f(degrees, 5)
+    best = np.array(maximise(rows, between, degrees))
+
+    def posterior(parameters: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
+        v = FLOOR**2 + np.exp(rows @ parameters[:-1])
+        mean = np.array([math.log(2e-6), 1, 1, 0, 1, 0, math.log(4)])
+        off = (parameters - mean) / np.array([2, 0.5, 1, 0.5, 1, 0.7, 0.7])
+        likelihood = stats.f.logpdf(between / v, degrees, math.exp(parameters[-1])) - np.log(v)
+        return float((off**2).sum() / 2 - likelihood.sum())
+
+    other = optimize.minimize(posterior, best + 0.1, method="Nelder-Mead", options={"maxiter": 20000, "fatol": 1e-9})
+    assert posterior(best) <= other.fun + 1e-4
+    assert best == pytest.approx(other.x, abs=0.05)
+
+
+def test_fewer_launches_than_the_records_have_raise_the_threshold() -> None:
+    prior = Prior(variance=0.002**2, degrees=5, launch=0.01**2)
+    history = [[0.1, 0.1, 0.1]] * 3
+    errors = [change_of([0.1] * launches, history, prior).error for launches in (1, 2, 3, 4)]
+    between = errors[2] ** 2
+    assert [error**2 - between for error in errors] == pytest.approx([1e-4 * 2 / 3, 1e-4 / 6, 0, 0])
+
+
+def test_the_run_scale_is_the_spread_of_its_changes_and_no_less_than_one() -> None:
+    z = stats.t.ppf(np.linspace(0.01, 0.99, 99), 4)
+    changes = [LogChange(log=0.01 * float(value), error=0.01, degrees=4) for value in z]
+    assert run_scale(changes) == pytest.approx(1, abs=0.02)
+    assert run_scale([replace(change, log=3 * change.log + 0.5) for change in changes]) == pytest.approx(3, abs=0.06)
+    assert run_scale([replace(change, log=change.log / 10) for change in changes]) == 1
+    assert judge([0.1], [[0.1]], scale=3, min_slowdown_percent=0.1).threshold_percent == pytest.approx(
+        100 * math.expm1(3 * math.log1p((judge([0.1], [[0.1]]).threshold_percent or 0) / 100))
+    )
