@@ -48,13 +48,18 @@ Answer = Callable[[World, int, dict[str, Any]], Any]
 
 def step_s() -> float:
     """Seconds of a step. No two runs take the same time to the last bit, as none that are measured do."""
-    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + 1e-13 * (_began_ns % 10**9))
+    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + jitter())
+
+
+def jitter() -> float:
+    """The share by which this run takes longer than another."""
+    return 1e-13 * (_began_ns % 10**9)
 
 
 _began_ns = 0
 
 
-def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
+def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     asked = TrainRequest(**arguments)
     config = find_config(asked.config)
     lossy = config.hook in ("bf16", "fp16")
@@ -153,7 +158,7 @@ def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallPro
 
 # Function -> its answer.
 ANSWERS: dict[str, Answer] = {
-    TrainRequest.function: _train,
+    TrainRequest.function: train,
     BreakdownRequest.function: _break_down,
     NcclChoicesRequest.function: lambda world, rank, arguments: Choices(),
     NcclLogRequest.function: lambda world, rank, arguments: "",
