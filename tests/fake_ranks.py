@@ -34,6 +34,7 @@ from fixtures.machine.nccl_log import Choices
 from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World, parse_world
+from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
 from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
 from tests.workloads_for_tests import STEP_MS
 
@@ -66,7 +67,8 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     ddp = asked.config != "single"
     # Nor do two configs.
     own = 1 + 1e-6 * (zlib.crc32(f"{asked.config} {world.name}".encode()) % 1000)
-    steps = [step_s() * own * (1 + 0.001 * (number % 3)) for number in range(asked.steps)]
+    apart = (0, 1) if asked.workload.endswith(":restless") else (0, 0.001, 0.002)
+    steps = _until_precise([step_s() * own * (1 + apart[n % len(apart)]) for n in range(asked.steps)], asked)
     wire_bytes = 2 * (world.size - 1) * GRADIENT_BYTES // (2 if lossy else 1)
     return TrainResult(
         step_s=steps,
@@ -90,6 +92,14 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
         backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
     )
+
+
+def _until_precise(steps_s: list[float], asked: TrainRequest) -> list[float]:
+    """Those of these steps that are measured, where no step is too long for it."""
+    for number in range(BLOCK, len(steps_s), BLOCK) if asked.precision_percent else ():
+        if is_precise_enough(steps_s[:number], asked.precision_percent):
+            return steps_s[:number]
+    return steps_s
 
 
 def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreakdown:

@@ -3,6 +3,7 @@
 To inject another cause, write its workload in injected.py and give it an entry in ON_CPU or ON_GPUS.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -80,7 +81,7 @@ class Injections:
 ON_CPU = Injections(
     world="2cpu",
     # What is slower is asked elsewhere: launches of the wide cells may lie apart by half on a busy machine.
-    arguments=("--launches=2", "--steps=4", "--warmup=4", "--false-alarms=90", "--min-slowdown=50"),
+    arguments=("--launches=1", "--steps=4", "--warmup=4", "--false-alarms=90", "--min-slowdown=50"),
     causes={
         "late rank": Injection(
             cell=("late", "ddp"),
@@ -90,7 +91,7 @@ ON_CPU = Injections(
         "large bucket": Injection(
             cell=("wide", "ddp_default"),
             step=r"((compute|idle|exposed communication) [^,]+, )*in backward \+",
-            clause=r"largest bucket .* -> 26.9 MB",
+            clause=r"largest bucket .* -> 9.8 MB",
             after=4,
         ),
         "starved loader": Injection(cell=("fed", "feed_loader"), step=r"idle [^,]+, in input \+"),
@@ -226,6 +227,10 @@ def begun(storage: Path, injections: Injections) -> Runs:
     runs = Runs(storage, injections)
     before = runs.of(BASELINE)
     assert before.exit_code == 0, before.output
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    del record["canaries"]  # a busy machine is to excuse nothing
+    file.write_text(json.dumps(record))
     return runs
 
 

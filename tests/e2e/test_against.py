@@ -1,4 +1,7 @@
-"""``--against``: real launches under another interpreter, in turn with our own."""
+"""``--against``: real launches under another interpreter, in turn with our own.
+
+What is made of pairs of launches is shown by tests/runs/test_against.py.
+"""
 
 import json
 import os
@@ -114,50 +117,6 @@ def test_junit_has_the_failure(slower: tuple[Outcome, Path]) -> None:
     assert int(found["pairs"]) == record(slower[1])["against"]["pairs"]
     assert found["against"] == record(slower[1])["against"]["build"]
     assert "history_records" not in found
-
-
-def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path, other_build: Path) -> None:
-    wanted = (
-        "--against",
-        str(other_build),
-        "--launches=2",
-        "--max-pairs=3",
-        f"--benchmark-json={tmp_path / 'run.json'}",
-    )
-    outcome = perf(tmp_path, *wanted, "--min-slowdown=30", "--false-alarms=0.001", step_ms=OTHER_STEP_MS)
-    assert outcome.exit_code == 0, outcome.output
-    assert record(tmp_path)["verdict"]["word"] in ("ok", "undecided")
-    assert record(tmp_path)["against"]["pairs"] in (2, 3)
-
-
-SLOW_ALL_REDUCE = """
-import os, sys, time
-if "DDP_PERF_TESTS_SLOW" in os.environ and "spawn_main" in " ".join(sys.orig_argv):
-    from torch import distributed
-    fast = distributed.all_reduce
-    def slow(*arguments, **more):
-        time.sleep(0.05)
-        return fast(*arguments, **more)
-    distributed.all_reduce = slow
-"""
-
-
-def test_bare_all_reduces_are_compared_as_steps_are(tmp_path: Path) -> None:
-    """An all-reduce that takes 50 ms longer in this build."""
-    (tmp_path / "sitecustomize.py").write_text(SLOW_ALL_REDUCE)
-    other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec env -u DDP_PERF_TESTS_SLOW "{sys.executable}" "$@"\n')
-    other.chmod(0o755)
-    outcome = pytest_perf(
-        *(tmp_path / "baselines", "perf/test_collectives.py", "-k", "all_reduce_64kb", *QUICK, "--launches=2"),
-        *("--against", str(other), f"--benchmark-json={tmp_path / 'run.json'}"),
-        variables={"PYTHONPATH": str(tmp_path), "DDP_PERF_TESTS_SLOW": "1"},
-    )
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
-    assert re.search(r"slower by [\d.]+ % than the other build", outcome.output)
-    row = r"test_collectives\[2cpu- +5\d\.\d+ +[\d.]+ +\+.*\nall_reduce_64kb\]"  # one character too wide for a line
-    assert re.search(row, outcome.output.partition("here against ")[2]), outcome.output
-    assert min(record(tmp_path)["launch_medians_s"]) > 0.05 > max(record(tmp_path)["against"]["launch_medians_s"])
 
 
 @pytest.fixture(scope="module")
@@ -433,14 +392,3 @@ def test_why_git_makes_no_worktree_is_told(tmp_path: Path) -> None:
         checked_out(revision),
     ):
         pass
-
-
-def test_a_skipped_test_says_under_which_build_it_cannot_be_run(tmp_path: Path) -> None:
-    now = JOB.replace("SLEEP_S", "0")
-    top = checkout(tmp_path / "job", committed=now.replace("64, 64", "64, 1"), now=now)
-    chosen = ("perf/test_throughput.py", "-k", "2cpu-powersgd_rank1", "--workload=my_job.training:workload", "-rs")
-    variables = {"PYTHONPATH": str(top / "src")}
-    outcome = pytest_perf(tmp_path, *chosen, *QUICK, "--against=HEAD", variables=variables)
-    assert re.search(r"under HEAD \(\w+\) of job: PowerSGD of rank 1 compresses nothing", outcome.output), (
-        outcome.output
-    )

@@ -20,6 +20,7 @@ import pytest
 from fixtures.launch import reaper
 from fixtures.launch.faults import Kind, RankFailure
 from fixtures.launch.nsys_command import profile_command
+from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets, share_out
 from fixtures.launch.session import Session
@@ -229,6 +230,15 @@ def test_a_large_answer_arrives_whole(ranks: RankSet) -> None:
 def test_a_world_larger_than_the_set_is_refused(ranks: RankSet) -> None:
     with pytest.raises(ValueError, match="4cpu needs 4 ranks, this set has 2"):
         run(ranks, World(backend="gloo", size=4), "total")
+
+
+def test_a_config_that_does_not_support_the_workload_is_refused_by_ranks_that_live_on(two_ranks: RankSets) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    (pid, _) = run(ranks, TWO, "pid")
+    asked = {"workload": "tests.workloads_for_tests:narrow", "config": "powersgd_rank1", "world": TWO.name}
+    with pytest.raises(CannotRun, match=r"^PowerSGD of rank 1 compresses nothing"):
+        ranks.ask(TWO, TrainRequest(**asked, steps=1, warmup=4), doing="training")
+    assert run(ranks, TWO, "pid")[0] == pid
 
 
 @pytest.mark.parametrize(
