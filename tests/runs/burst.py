@@ -1,5 +1,6 @@
-"""A plugin of pytest, beside fake ranks: the first LAUNCHES launches take twice as long, and the pause before what seems
-slower is launched again is short.
+"""A plugin of pytest, beside fake ranks: the first LAUNCHES launches take twice as long.
+
+The pause before what seems slower is launched again is short.
 """
 
 from dataclasses import replace
