@@ -1,17 +1,20 @@
-"""A whole run on live ranks: what is measured arrives in the record, in JUnit's file and in the tables."""
+"""Whole runs on live ranks: what is measured and profiled arrives in the record, in JUnit's file and in the tables."""
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.trace.breakdown import break_down
+from fixtures.trace.recordings import read
 from tests.command_line import QUICK, Outcome, pytest_perf
 from tests.workloads_for_tests import STEP_MS
 
-STEADY = "--workload=tests.workloads_for_tests:steady"
+STEADY, UNPROFILABLE = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "unprofilable"))
 FILES = ("perf/test_scaling.py", "perf/test_throughput.py", "perf/test_collectives.py")
 SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
 ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
@@ -23,11 +26,13 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    """A run saved where there was no baseline before, and its storage; JUnit's file is beside it."""
+    """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are beside it."""
     storage = tmp_path_factory.mktemp("first") / "baselines"
-    arguments = (*FILES, "-k", "scaling or bf16] or 1mb or 4mb", STEADY, *QUICK, "--explain=none")
+    chosen = "(steady and (scaling or bf16])) or 1mb or 4mb or unprofilable-1cpu-ddp]"
+    arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
     outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
-    return pytest_perf(storage, *arguments, *outputs, variables={STEP_MS: "40"}), storage
+    traces = f"--traces={storage.parent / 'new' / 'traces'}"
+    return pytest_perf(storage, *arguments, *outputs, traces, variables={STEP_MS: "40"}), storage
 
 
 @pytest.fixture(scope="module")
@@ -120,10 +125,91 @@ def test_the_curve_is_a_table_at_the_end(saved: tuple[Path, Outcome]) -> None:
     assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
 
 
-def test_a_test_that_became_slower_fails_and_is_explained(first: tuple[Outcome, Path]) -> None:
-    arguments = (FILES[0], STEADY, "-k", "single", *QUICK, "--min-slowdown=100")
-    outcome = pytest_perf(first[1], *arguments, variables={STEP_MS: "200"})
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
-    assert re.search(r"^slower by \d+\.\d % \(threshold ", outcome.output, re.MULTILINE)
-    assert "where a step of steady on 1cpu goes" in outcome.output
-    assert "Traceback" not in outcome.output + outcome.errors
+# What is profiled, as a save profiles every test
+
+
+def info_of(storage: Path, test: str) -> dict[str, Any]:
+    (record,) = records_of(storage).values()
+    (info,) = (one["extra_info"] for one in record["benchmarks"] if one["fullname"] == test)
+    found: dict[str, Any] = info
+    return found
+
+
+def test_a_save_profiles_every_test_and_keeps_its_breakdown(first: tuple[Outcome, Path]) -> None:
+    info = info_of(first[1], TWO_RANKS)
+    assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-6)
+    assert info["profiled_steps"] >= 3
+    assert info["all_reduces"] == 1
+    assert info["communication_ms"] > 0
+
+
+def test_a_sleeping_forward_is_idle_time_not_compute(first: tuple[Outcome, Path]) -> None:
+    info = info_of(first[1], TWO_RANKS)
+    assert info["breakdown_ms"]["idle"] > 39
+    assert info["phases_on_device_ms"]["forward"] > 40
+
+
+def test_the_breakdown_is_shown_under_the_table(first: tuple[Outcome, Path]) -> None:
+    _, found, below = first[0].output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    assert found
+    assert below.splitlines()[4].startswith("ddp ")
+
+
+def test_the_ledger_has_ddps_buckets(first: tuple[Outcome, Path]) -> None:
+    info = info_of(first[1], TWO_RANKS)
+    ledger = info["ledger"]
+    assert ledger["one_to_one"]
+    (bucket,) = ledger["buckets"]
+    assert bucket["bytes"] == info["bucket_bytes"][0]
+    assert bucket["largest_parameter"] in bucket["parameters"]
+    assert len(ledger["collectives"]) == 1
+
+
+def test_there_is_one_trace_a_rank_named_for_the_test(first: tuple[Outcome, Path]) -> None:
+    traces = first[1].parent / "new" / "traces"
+    names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.json.gz" for rank in range(2)]
+    assert sorted(path.name for path in traces.glob("test_scaling-steady-2cpu-*")) == names
+    assert info_of(first[1], TWO_RANKS)["traces"] == names
+    ranks = [break_down(timeline) for name in names for timeline in read(traces / name)]
+    assert [rank.rank for rank in ranks] == [0, 1]
+
+
+def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]) -> None:
+    _, found, below = first[0].output.partition("advice for ddp of steady on 2cpu, ")
+    assert found, first[0].output
+    assert " from the all-reduces of this run:" in below.partition("advice for ")[0]
+    assert {"no_sync", "profiler"} <= info_of(first[1], TWO_RANKS)["exposed_communication_ms"].keys()
+
+
+def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
+    test = "test_scaling[unprofilable-1cpu-ddp]"
+    assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
+    assert "cannot be profiled" in info_of(first[1], f"perf/test_scaling.py::{test}")["unexplained"]
+
+
+@pytest.fixture(scope="module")
+def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Of one test alone."""
+    storage = tmp_path_factory.mktemp("slower") / "baselines"
+    shutil.copytree(first[1], storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    del record["canaries"]  # a busy machine is to excuse nothing
+    file.write_text(json.dumps(record))
+    arguments = (FILES[0], STEADY, "-k", "2cpu", *QUICK, "--min-slowdown=100")
+    return pytest_perf(storage, *arguments, variables={STEP_MS: "200"})
+
+
+def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:
+    assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
+    assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
+    _, found, below = slower.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    assert found
+    assert re.search(r"\n\nphases on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, ", below), below
+    assert "Traceback" not in slower.output + slower.errors
+
+
+def test_the_buckets_of_a_test_profiled_alone_are_shown(slower: Outcome) -> None:
+    _, found, below = slower.output.partition("the collectives of a step of ddp, after the start of its backward pass")
+    assert found
+    assert " all_reduce " in below
