@@ -101,9 +101,11 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     host = noise.host * rng.standard_normal((runs, 1, records + 1, 1))
     level = level + limited[:, None, None] * (host + LIMITED_LAUNCH * rng.standard_normal(shape))
     host_launches = HOST_LAUNCH * rng.standard_normal((runs, 1, records + 1, LOOKS, LAUNCHES))
+    steps = level[:, :, -2:, :, None] + step[:, :, -2:]
+    step.partition((STEPS // 2 - 1, STEPS // 2), axis=-1)
     return Nights(
-        medians=level + np.median(step, axis=-1),
-        steps=level[:, :, -2:, :, None] + step[:, :, -2:],
+        medians=level + step[..., STEPS // 2 - 1 : STEPS // 2 + 1].mean(axis=-1),
+        steps=steps,
         canaries=canaries + machine[..., None] * noise.canaries,
         host=host_launches + host[..., None],
         limited=limited,
@@ -158,9 +160,9 @@ def prior_spreads(medians: Logs) -> float | Logs:
         .clip(min=min(MIN_SIMILAR_TESTS, spread.shape[1]))
     )
     priors = np.empty_like(own)
-    for run, test in np.ndindex(own.shape):
-        similar = np.sort(variances[run, : number[run, test]])
-        priors[run, test] = similar[: len(similar) - max(1, len(similar) // 20)].mean()
+    for many in np.unique(number):
+        similar = np.sort(variances[:, :many], axis=1)[:, : many - max(1, many // 20)].mean(axis=1)
+        np.copyto(priors, similar[:, None], where=number == many)
     spreads: Logs = np.sqrt(np.maximum(PRIOR_SPREAD**2, priors))
     return spreads
 

@@ -6,17 +6,17 @@ For functions that raise in every rank of the world; a rank that waits for one t
 import importlib
 from typing import Any
 
-from fixtures.launch.protocol import REQUESTS
+from fixtures.launch.protocol import REQUESTS, to_json
 from fixtures.ranks.context import RankContext
 
 
 # Any: JSON.
-def raised(ctx: RankContext, *, function: str, arguments: dict[str, Any]) -> str:
-    """Call ``module:function`` as a rank does. Returns ``NAME: MESSAGE`` of what it raises; empty if it does not."""
+def tried(ctx: RankContext, *, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Call ``module:function`` as a rank does. Returns its ``value``, and ``NAME: MESSAGE`` of the ``error`` or None."""
     module, _, name = function.partition(":")
     called, request = getattr(importlib.import_module(module), name), REQUESTS.get(function)
     try:
-        called(ctx, **arguments) if request is None else called(ctx, request(**arguments))
+        value = called(ctx, **arguments) if request is None else called(ctx, request(**arguments))
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+        return {"value": None, "error": f"{type(error).__name__}: {error}"}
+    return {"value": to_json(value), "error": None}

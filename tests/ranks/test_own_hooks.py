@@ -29,8 +29,8 @@ def raised(sets: RankSets, function: str, arguments: dict[str, Any]) -> str:
     """What a rank alone raises."""
     (ranks,) = sets.of(INTERCONNECTS["native"])
     asked = {"function": function, "arguments": arguments}
-    (error,) = ranks.run(ONE, "tests.ranks.rank_errors:raised", asked, doing=function)
-    return str(error)
+    (answer,) = ranks.run(ONE, "tests.ranks.rank_errors:tried", asked, doing=function)
+    return str(answer["error"])
 
 
 @pytest.mark.parametrize(
