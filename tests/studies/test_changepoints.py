@@ -7,11 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fixtures.stats import changepoints
 from tests.nightly_records import changes_in, nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 
 # Error rates and power
+
+
+@pytest.fixture(autouse=True)
+def fewer_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of false alarms of a permutation test is alpha for any number of permutations; with fewer it finds less.
+
+    As many as are needed at the alpha of each test: p is at least 1 / (permutations + 1).
+    """
+    monkeypatch.setattr(changepoints, "PERMUTATIONS", 399)
 
 
 def share(cases: int, happens: Callable[[int], bool]) -> tuple[float, float]:
