@@ -30,9 +30,7 @@ def perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None
     return _fork("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments, variables=variables)
 
 
-def command(
-    *arguments: str | Path, variables: dict[str, str] | None = None, stdin: str | Path = os.devnull
-) -> Outcome:
+def command(*arguments: str | Path, variables: dict[str, str] | None = None, stdin: str | Path = os.devnull) -> Outcome:
     """``python -m fixtures`` with these arguments; ``stdin`` is a file or a terminal."""
     return _fork("fixtures", *map(str, arguments), variables=variables, stdin=stdin)
 
@@ -42,9 +40,7 @@ def pytest(*arguments: str, variables: dict[str, str] | None = None) -> Outcome:
     return _fork("pytest", *arguments, variables=variables)
 
 
-def _fork(
-    module: str, *arguments: str, variables: dict[str, str] | None, stdin: str | Path = os.devnull
-) -> Outcome:
+def _fork(module: str, *arguments: str, variables: dict[str, str] | None, stdin: str | Path = os.devnull) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
         variables = ENVIRONMENT | (variables or {})

@@ -214,7 +214,7 @@ late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
 slow = replace(steady, name="slow", loss=_slow_loss)
 
-starved = replace(steady, name="starved", sample=lambda: _sample_every(0.4), loss=_tenth_loss)
+starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"

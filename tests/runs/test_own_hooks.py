@@ -1,4 +1,4 @@
-"""A ``--hook`` that is none says what is wrong; one that breaks its promise is wrong in the tables and in the record."""
+"""A ``--hook`` that is none says what is wrong; one that breaks its promise is wrong in the tables and the record."""
 
 import json
 import re

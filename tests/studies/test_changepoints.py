@@ -17,9 +17,9 @@ pytest.importorskip("ruptures", reason="drift needs ruptures, which has no relea
 
 @pytest.fixture(autouse=True)
 def fewer_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of false alarms of a permutation test is alpha for any number of permutations; with fewer it finds less.
+    """A permutation test has a share alpha of false alarms for any number of permutations; with fewer it finds less.
 
-    As many as are needed at the alpha of each test: p is at least 1 / (permutations + 1).
+    They are enough for an alpha of 1 %: p is at least 1 / (permutations + 1).
     """
     monkeypatch.setattr(changepoints, "PERMUTATIONS", 399)
 
