@@ -12,10 +12,7 @@ from fixtures.ranks.context import RankContext
 
 # Any: JSON.
 def tried(ctx: RankContext, *, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Call ``module:function`` as a rank does. Returns its ``value``, and ``NAME: MESSAGE`` of its ``error``.
-
-    None: it raised, or did not.
-    """
+    """Call ``module:function`` as ranks do. Returns its ``value``, or ``NAME: MESSAGE`` of an ``error``; one is None."""
     module, _, name = function.partition(":")
     called, request = getattr(importlib.import_module(module), name), REQUESTS.get(function)
     try:
