@@ -12,7 +12,7 @@ from fixtures.ranks.context import RankContext
 
 # Any: JSON.
 def tried(ctx: RankContext, *, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Call ``module:function`` as ranks do. Returns its ``value``, or ``NAME: MESSAGE`` of an ``error``; one is None."""
+    """Call ``module:function`` as ranks do. Returns its ``value``, or ``NAME: MESSAGE`` of an ``error``; else None."""
     module, _, name = function.partition(":")
     called, request = getattr(importlib.import_module(module), name), REQUESTS.get(function)
     try:
