@@ -3,7 +3,6 @@
 To inject another cause, write its workload in injected.py and give it an entry in ON_CPU or ON_GPUS.
 """
 
-import json
 import os
 import re
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from fixtures.machine.topology import gpus
 from tests.command_line import Outcome, pytest_perf
 from tests.e2e.injected import INJECT
+from tests.saved_records import edit, forget_canaries
 
 GPUS = len(gpus())
 # What the GPUs of this machine are called in the environment of a run, which is without them by default.
@@ -227,10 +227,7 @@ def begun(storage: Path, injections: Injections) -> Runs:
     runs = Runs(storage, injections)
     before = runs.of(BASELINE)
     assert before.exit_code == 0, before.output
-    (file,) = storage.glob("*/*.json")
-    record = json.loads(file.read_text())
-    del record["canaries"]  # a busy machine is to excuse nothing
-    file.write_text(json.dumps(record))
+    edit(storage, forget_canaries)
     return runs
 
 

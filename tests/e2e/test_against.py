@@ -3,7 +3,6 @@
 What is made of pairs of launches is shown by tests/runs/test_against.py.
 """
 
-import json
 import os
 import re
 import stat
@@ -13,7 +12,6 @@ import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -23,6 +21,7 @@ from fixtures.launch.interpreter import BadInterpreter, OwnCode, probe
 from fixtures.launch.revision import Revision, checked_out
 from tests import forked
 from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.saved_records import Record, only_info, read
 from tests.workloads_for_tests import STEP_MS
 
 # A run with live ranks, or, where it is to end before there are any, forked.perf.
@@ -55,10 +54,8 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
 
 
-def record(folder: Path) -> dict[str, Any]:
-    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
-    info: dict[str, Any] = benchmark["extra_info"]
-    return info
+def record(folder: Path) -> Record:
+    return only_info(folder / "run.json")
 
 
 def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Outcome, Path]) -> None:
@@ -100,7 +97,7 @@ def test_the_summary_has_a_row_a_test(slower: tuple[Outcome, Path]) -> None:
 def test_modules_that_both_sides_import_from_one_file_are_named(slower: tuple[Outcome, Path]) -> None:
     file = ROOT / "tests/workloads_for_tests.py"
     assert f" the same file on both sides: tests.workloads_for_tests ({file}) " in slower[0].unwrapped
-    environment = json.loads((slower[1] / "run.json").read_text())["environment"]
+    environment = read(slower[1] / "run.json")["environment"]
     assert environment["modules"] == {"tests.workloads_for_tests": str(file)}
 
 

@@ -5,18 +5,17 @@ takes, runs the rest of its command line as a child that leads a process group, 
 ended, as it does.
 """
 
-import json
 import os
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fixtures.launch.nsys_command import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.saved_records import Record, infos, read
 
 SINGLE, ONE_RANK, TWO_RANKS = (f"test_scaling[steady-{cell}]" for cell in ("1cpu-single", "1cpu-ddp", "2cpu-ddp"))
 LEAD = "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -65,10 +64,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     return pytest_perf(folder / "baselines", *wanted, *outputs, variables={"PATH": path}), folder
 
 
-def extra_info(folder: Path, test: str) -> Any:
-    found = json.loads((folder / "run.json").read_text())["benchmarks"]
-    (info,) = (one["extra_info"] for one in found if one["name"] == test)
-    return info
+def extra_info(folder: Path, test: str) -> Record:
+    return infos(read(folder / "run.json"))[test]
 
 
 def test_each_rank_leaves_a_report(recorded: tuple[Outcome, Path]) -> None:

@@ -4,16 +4,15 @@ What DDP's buckets are is shown on live ranks by tests/ranks/test_bucket_layout.
 advice needs by tests/e2e/test_whole_run.py.
 """
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
 from tests.runs.communicating import ALONE_MS, REST_MS, SLOWED_MS, STEPS
+from tests.saved_records import Record, infos, records_of
 
 FILES = ("perf/test_throughput.py", "perf/test_collectives.py")
 WIDE, SLOW_TO_CAST, FED = (f"--workload=tests.runs.communicating:{name}" for name in STEPS)
@@ -34,11 +33,9 @@ def advised(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     return storage, perf(storage, *FILES, WIDE, SLOW_TO_CAST, "-k", ASKED, "--benchmark-save=first")
 
 
-def info_of(storage: Path, test: str) -> dict[str, Any]:
-    (file,) = storage.rglob("*.json")
-    infos = {one["name"]: one["extra_info"] for one in json.loads(file.read_text())["benchmarks"]}
-    info: dict[str, Any] = infos[test]
-    return info
+def info_of(storage: Path, test: str) -> Record:
+    (record,) = records_of(storage).values()
+    return infos(record)[test]
 
 
 @gains_or_not

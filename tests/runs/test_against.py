@@ -1,17 +1,16 @@
 """``--against`` decides from pairs of launches; that launches are those of two builds is shown in tests/e2e."""
 
-import json
 import re
 import stat
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
 from tests.runs.another_build import CANNOT, FACTOR, SPREAD
+from tests.saved_records import Record, only_info
 
 PAIRS = ("--launches=2", "--max-pairs=3")
 ONE_RANK = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", "-k", "1cpu-ddp]")
@@ -31,10 +30,8 @@ def perf(folder: Path, other: Path, *arguments: str, **variables: str) -> Outcom
     return pytest_perf(folder / "baselines", *wanted, *arguments, variables=variables)
 
 
-def record(folder: Path) -> dict[str, Any]:
-    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
-    info: dict[str, Any] = benchmark["extra_info"]
-    return info
+def record(folder: Path) -> Record:
+    return only_info(folder / "run.json")
 
 
 @pytest.mark.parametrize(("spread", "word", "pairs"), [("1", "ok", 2), ("1.5", "undecided", 3)])
