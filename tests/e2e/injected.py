@@ -33,10 +33,10 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _wide_model() -> "nn.Module":
-    """Its largest parameter, and so its largest bucket, has 4 MB, or 9."""
+    """Its largest parameter, and so its largest bucket, has 4 MB, or 17."""
     from torch import nn
 
-    width = 1536 if INJECTED else 1024
+    width = 2048 if INJECTED else 1024
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 64))
 
 
@@ -48,10 +48,10 @@ def _slow_sample() -> "tuple[Tensor, ...]":
 
 
 def _many_operators_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Injected: five thousand operators on one element, which take Python and dispatch, not arithmetic."""
+    """Injected: four thousand operators on one element, which take Python and dispatch, not arithmetic."""
     loss = _loss(model, inputs)
     element = loss.detach()
-    for _ in range(5000 if INJECTED else 0):
+    for _ in range(4000 if INJECTED else 0):
         element = element + 1.0
     return loss
 

@@ -196,7 +196,7 @@ def test_a_run_that_is_ended_while_ranks_start_leaves_nothing(start: Start, end:
     wait_until(lambda: not perf.left(), perf, within_s=10)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])  # SIGINT: tests/e2e/test_command_line.py
 def test_a_signal_costs_no_test_that_was_measured(start: Start, tmp_path: Path, number: signal.Signals) -> None:
     kept = (
         f"--benchmark-json={tmp_path / 'run.json'}",
