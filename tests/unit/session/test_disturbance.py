@@ -1,0 +1,72 @@
+"""A disturbed run: canaries that jumped, launches further apart than in the records, and no best config."""
+
+import pytest
+
+from fixtures.records.baselines import Recorded
+from fixtures.report.table import report_lines
+from fixtures.session.canaries import CanaryTimes
+from fixtures.session.disturbance import disturbances
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.verdict import judge
+from tests.builders import SETTINGS, launch, measured
+
+CONFIGS = ("ddp", "ddp_default", "static_graph", "bucket_view", "static_graph_bucket_view", "bf16")
+
+
+def run_of(spread: float, recorded: float) -> Run:
+    """Six tests, whose launches lie apart by this factor now and in two records; ``ddp`` is the slowest."""
+    run = Run(settings=SETTINGS)
+    history = run.history[SETTINGS.instance] = {}
+    for number, name in enumerate(CONFIGS):
+        step_s = 0.1 - 0.01 * number
+        m = measured(name, 1, launches=(launch(step_s), launch(step_s * spread)))
+        records = [[step_s, step_s * recorded]] * 2
+        run.measured[name] = Judged(measurement=m, verdict=judge(m.launch_medians_s, records))
+        history[name] = Recorded(workload="vit", launch_medians_s=records, files=["0001_a.json", "0002_a.json"])
+    return run
+
+
+def with_canary(run: Run, before_s: list[float], after_s: list[float]) -> Run:
+    run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s={"copy": before_s}, after_s={"copy": after_s})
+    return run
+
+
+def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
+    run = with_canary(run_of(1.001, 1.001), [1.0, 1.01, 1.02], [1.1, 1.11, 1.12])
+    assert disturbances(run) == []
+    assert any(line.startswith("best lossless: ") for line in report_lines(run, {}))
+
+
+def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config_is_best() -> None:
+    run = run_of(1.1, 1.005)
+    (line,) = disturbances(run)
+    assert line == "launches differ by 6.7 % (0.4 % in the records), median of 6 tests"
+    assert not any(line.startswith("best ") for line in report_lines(run, {}))
+
+
+@pytest.mark.parametrize(("spread", "recorded"), [(1.1, 1.08), (1.02, 1.0001)])
+def test_launches_as_far_apart_as_in_the_records_or_close_anyway_are_no_evidence(
+    spread: float, recorded: float
+) -> None:
+    assert disturbances(run_of(spread, recorded)) == []
+
+
+def test_fewer_than_five_tests_with_records_are_no_evidence() -> None:
+    run = run_of(1.1, 1.005)
+    for name in CONFIGS[:2]:
+        del run.history[SETTINGS.instance][name]
+    assert disturbances(run) == []
+
+
+@pytest.mark.parametrize(("after_s", "change"), [([1.5, 1.51, 1.52], "+50 %"), ([0.7, 0.71, 0.7], "-30 %")])
+def test_a_canary_that_jumps_within_the_run_is_named(after_s: list[float], change: str) -> None:
+    run = with_canary(run_of(1.001, 1.001), [1.0, 1.005, 1.01], after_s)
+    assert disturbances(run) == [f"copy {change} from the first test to the last"]
+
+
+def test_a_canary_whose_launches_differ_as_much_has_not_jumped() -> None:
+    assert disturbances(with_canary(run_of(1.001, 1.001), [1.0, 2.0, 1.5], [2.2, 3.0, 1.4])) == []
+
+
+def test_an_interrupted_run_has_no_last_times() -> None:
+    assert disturbances(with_canary(run_of(1.001, 1.001), [1.0, 1.0, 1.0], [])) == []
