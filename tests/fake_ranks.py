@@ -27,6 +27,7 @@ from fixtures.launch.protocol import (
     SoftwareRequest,
     TrainRequest,
     TrainResult,
+    WorkloadFingerprint,
     to_json,
 )
 from fixtures.launch.rank_set import RankSet
@@ -34,6 +35,7 @@ from fixtures.launch.session import environment
 from fixtures.machine.nccl_log import Choices
 from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import find_config
+from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
 from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
 from tests.workloads_for_tests import STEP_MS
@@ -85,6 +87,29 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         gradient_lossless=not lossy if asked.check_gradients and ddp else None,
         gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
         backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
+        workload_fingerprint=_fingerprint(find_workload(asked.workload)),
+        hook_options={},
+    )
+
+
+def _fingerprint(workload: Workload) -> WorkloadFingerprint:
+    """Every workload has the model of ``steady``, and its own batch size."""
+    return WorkloadFingerprint(
+        parameters=len(PARAMETERS),
+        parameter_elements=sum(elements for _, _, elements in PARAMETERS),
+        parameter_dtypes=["float32"],
+        parameters_sha256="0" * 64,
+        buffers=0,
+        buffer_elements=0,
+        buffers_sha256="0" * 64,
+        sample=["float32[64]"],
+        batch_size=workload.batch_size,
+        optimizer="SGD",
+        optimizer_options={"lr": "0.001"},
+        find_unused_parameters=workload.find_unused_parameters,
+        activation_dtypes=["float32"],
+        float32_matmul_precision="highest",
+        cudnn_allow_tf32=None,
     )
 
 

@@ -131,6 +131,20 @@ NCCL INFO AllReduce: 32768 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..3}
 V2_28_OR_NEAR_SYMMETRIC = """\
 AllReduce [Symmetric]: 2097152 Bytes -> Kernel AllReduce_RSxLDMC_AGxSTMC nchannels 16 nthreads 512 nWorks 1
 """
+# A log posted from a p4d.24xlarge with the plugin of EFA: NCCL's lines, then the plugin's
+TUNER_PLUGIN = """\
+node-0-0:188:585 [0] NCCL INFO TUNER/Plugin: Plugin name set by env to libnccl-net.so
+node-0-0:188:585 [0] NCCL INFO TUNER/Plugin: Failed to find ncclTunerPlugin_v4 symbol.
+node-0-0:188:585 [0] NCCL INFO TUNER/Plugin: Using tuner plugin nccl_ofi_tuner
+node-0-0:188:585 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : p4d.24xlarge, Fall back to \
+NCCL's tuner
+"""
+# Another one, without a file of a plugin
+NO_TUNER_PLUGIN = """\
+node-0-0:152:386 [0] NCCL INFO TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.
+"""
+# The format in NCCL's source (2.19, src/misc/tuner.cc)
+V2_19_TUNER = "node-0:188:585 [0] NCCL INFO Using tuner plugin: 'Example'\n"
 # docs.nvidia.com/deeplearning/nccl/user-guide, Logging (2.30.3)
 V2_30_START = """\
 NCCL version 2.30.3+cuda13.0

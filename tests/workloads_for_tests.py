@@ -203,6 +203,7 @@ def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
+steady_512 = replace(steady, batch_size=512)
 steady_again = replace(steady, name="steady_again")
 steady_still = replace(steady, name="steady_still")
 raising = replace(steady, name="raising", loss=_raising_loss)

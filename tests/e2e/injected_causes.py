@@ -3,6 +3,7 @@
 To inject another cause, write its workload in injected.py and give it an entry in ON_CPU or ON_GPUS.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -226,7 +227,17 @@ def begun(storage: Path, injections: Injections) -> Runs:
     runs = Runs(storage, injections)
     before = runs.of(BASELINE)
     assert before.exit_code == 0, before.output
+    for file in storage.glob("*/*.json"):
+        _without_fingerprints(file)
     return runs
+
+
+def _without_fingerprints(file: Path) -> None:
+    """As an older version wrote it: some injected models have other parameters, and are not to be refused for it."""
+    record = json.loads(file.read_text())
+    for benchmark in record["benchmarks"]:
+        del benchmark["extra_info"]["workload_fingerprint"]
+    file.write_text(json.dumps(record))
 
 
 def assert_named(runs: Runs, name: str) -> None:

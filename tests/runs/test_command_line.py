@@ -11,6 +11,15 @@ from tests.forked import perf as pytest_perf
 
 WORKLOADS = "tests.workloads_for_tests"
 
+# Workloads of a user: two with names of the suite, and a built-in one under its own name.
+TAKEN = """
+from dataclasses import replace
+from fixtures.matrix.workloads import WORKLOADS
+
+vit_tiny = replace(WORKLOADS["vit_tiny"], batch_size=8)
+all_reduce = replace(vit_tiny, name="all_reduce")
+built_in = WORKLOADS["vit_tiny"]
+"""
 WARNING = """
 import warnings
 
@@ -27,6 +36,7 @@ def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "training.py").write_text(MY_PROJECT)
+    (package / "taken.py").write_text(TAKEN)
     (package / "broken.py").write_text("rates = {}\nrates['learning_rate']\n")
     (package / "unfinished.py").write_text("workload = Workload(\n")
     (package / "calls.py").write_text("import json\n\nhook = json.loads('no JSON')\n")
@@ -93,6 +103,12 @@ def test_a_workload_may_warn_while_it_is_imported(no_storage: Path, my_project: 
     assert "the old name" not in outcome.errors
 
 
+def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_project: dict[str, str]) -> None:
+    asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.taken:built_in")
+    outcome = pytest_perf(no_storage, *asked, variables=my_project)
+    assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]"]
+
+
 # Wrong input
 
 
@@ -117,6 +133,11 @@ def test_a_workload_may_warn_while_it_is_imported(no_storage: Path, my_project: 
         ("--workload=my_project.skipped:workload", "importing it raised Skipped: no GPU here"),
         ("--workload=my_project.training:workload2", "module 'my_project.training' has no 'workload2'"),
         (f"--workload={WORKLOADS}:no_workload", "is a str, not a Workload"),
+        (
+            "--workload=my_project.taken:vit_tiny",
+            "the name 'vit_tiny' is the suite's own, and baselines go by the name: give yours another one",
+        ),
+        ("--workload=my_project.taken:all_reduce", "the name 'all_reduce' is the suite's own"),
         ("--launches=0", "--launches must be 1 or more, got 0"),
         ("--steps=0", "--steps must be 1 or more, got 0"),
         ("--recheck=-1", "--recheck must be 0 or more, got -1"),

@@ -29,6 +29,19 @@ def test_the_network_is_read(log: str, network: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("log", "tuner"),
+    [
+        (logs.TUNER_PLUGIN, "nccl_ofi_tuner"),
+        (logs.V2_19_TUNER, "Example"),
+        (logs.NO_TUNER_PLUGIN, None),
+        (logs.V2_30_START, None),
+    ],
+)
+def test_a_tuner_plugin_is_read(log: str, tuner: str | None) -> None:
+    assert fingerprint(log).tuner == tuner
+
+
+@pytest.mark.parametrize(
     ("log", "channels", "nvls", "p2p"),
     [
         pytest.param(logs.V2_8_OR_NEAR, 6, None, 8, id="2.8-without-nvls"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.nvlink import limit_gb_per_s
 from fixtures.matrix.all_reduces import ALL_REDUCES, all_reduces_for
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -13,21 +14,46 @@ from fixtures.matrix.worlds import World
 from fixtures.records.all_reduce_measurement import AllReduceLaunch, AllReduces
 
 
-def all_reduces(ranks: int, *launches_s: tuple[float, ...], limit_gb_per_s: float | None = None) -> AllReduces:
+def all_reduces(
+    ranks: int, *launches_s: tuple[float, ...], link_gb_per_s: float | None = None, nvls_channels: int | None = 0
+) -> AllReduces:
     return AllReduces(
         collective=ALL_REDUCES["all_reduce_1gb"],
         world=World(backend="nccl", size=ranks),
         interconnect=INTERCONNECTS["native"],
-        launches=tuple(AllReduceLaunch(step_s=steps, transport=Counter()) for steps in launches_s),
-        limit_gb_per_s=limit_gb_per_s,
+        launches=tuple(
+            AllReduceLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
+            for steps in launches_s
+        ),
+        link_gb_per_s=link_gb_per_s,
     )
 
 
 def test_eight_ranks_send_seven_quarters_of_the_bytes() -> None:
-    measured = all_reduces(8, (0.004,), limit_gb_per_s=450)
+    measured = all_reduces(8, (0.004,), link_gb_per_s=450)
     assert measured.algorithm_gb_per_s == pytest.approx(268.435456)  # 2^30 B in 4 ms
     assert measured.bus_gb_per_s == pytest.approx(469.762048)
     assert measured.of_limit_percent == pytest.approx(104.39156)
+
+
+def test_with_nvls_the_limit_is_that_of_a_sum_in_the_switch() -> None:
+    """8 x H100 reach 480 GB/s of bus bandwidth with NVLS (github.com/NVIDIA/nccl-tests/issues/212)."""
+    seconds = 2 * 7 / 8 * 2**30 / 480e9
+    measured = all_reduces(8, (seconds,), link_gb_per_s=450, nvls_channels=16)
+    assert measured.limit_gb_per_s == pytest.approx(700)
+    assert measured.of_limit_percent == pytest.approx(68.571, abs=1e-3)
+    assert measured.to_record().link_limit_gb_per_s == pytest.approx(700)
+
+
+@given(ranks=st.integers(2, 64), link_gb_per_s=st.floats(1, 1000))
+def test_links_that_are_always_busy_are_at_100_percent(ranks: int, link_gb_per_s: float) -> None:
+    """Bytes that a rank's links carry in one direction: in a ring, and where the switch sums."""
+    size = ALL_REDUCES["all_reduce_1gb"].bytes
+    ring_s, switch_s = (carried * size / ranks / link_gb_per_s / 1e9 for carried in (2 * (ranks - 1), ranks + 1))
+    ring = all_reduces(ranks, (ring_s,), link_gb_per_s=link_gb_per_s)
+    fastest = all_reduces(ranks, (min(ring_s, switch_s),), link_gb_per_s=link_gb_per_s, nvls_channels=16)
+    assert ring.of_limit_percent == pytest.approx(100)
+    assert fastest.of_limit_percent == pytest.approx(100)
 
 
 def test_the_time_is_the_geometric_mean_of_the_launches_medians() -> None:

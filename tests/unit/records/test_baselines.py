@@ -85,6 +85,34 @@ def test_a_test_of_one_record_only_has_a_shorter_history(tmp_path: Path) -> None
     assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1], [0.2]], BF16: [[0.05]]}
 
 
+def with_batch(size: int, time: float) -> dict[str, Any]:
+    one = benchmark(DDP, time)
+    one["extra_info"]["workload_fingerprint"] = {"batch_size": size}
+    return one
+
+
+def test_records_of_another_workload_under_one_name_are_never_pooled(tmp_path: Path) -> None:
+    """Saved elsewhere and merged, because a save refuses them."""
+    for number, one in enumerate((benchmark(DDP, 0.1), with_batch(4, 0.2), with_batch(8, 0.3), with_batch(8, 0.4)), 1):
+        write(tmp_path, f"{number:04}_night.json", output(one))
+    recorded = read_history(tmp_path, HERE)[DDP]
+    assert recorded.launch_medians_s == [[0.3], [0.4]]
+    assert recorded.files == ["0003_night.json", "0004_night.json"]
+    assert recorded.left_out == ["0001_night.json", "0002_night.json"]
+
+
+def test_a_test_of_another_workload_is_not_saved_and_the_others_are(tmp_path: Path) -> None:
+    save(tmp_path, with_batch(4, 0.1))
+    saving = storage(tmp_path)
+    saving.save(output(with_batch(8, 0.1), benchmark(BF16, 0.05)), "night")
+    assert [file.name for file in saving.written] == ["0002_night.json"]
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1]], BF16: [[0.05]]}
+    (line,) = saving.unwritten
+    assert line.startswith(
+        f"{DDP} on {HERE}: the records have another workload under this name: batch 4 in the records"
+    )
+
+
 def test_an_instance_without_a_folder_has_no_history(tmp_path: Path) -> None:
     assert read_history(tmp_path, HERE) == {}
 

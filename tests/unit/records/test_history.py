@@ -32,6 +32,16 @@ def test_a_night_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     assert len(nights) == 1
 
 
+def test_nights_of_another_workload_under_one_name_are_left_out(tmp_path: Path) -> None:
+    for number, batch in enumerate((4, 4, 8), start=1):
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1, workload_fingerprint={"batch_size": batch})))
+    tests, left_out = read_nights([tmp_path])
+    assert len(tests[HERE][DDP]) == 1
+    (line,) = left_out
+    assert line.startswith(f"{DDP} on {HERE}: 2 nights before ")
+    assert line.endswith("the records have another workload under this name: batch 4 in the records, 8 now")
+
+
 def test_instances_are_apart(tmp_path: Path) -> None:
     write(tmp_path, 1, night(1, benchmark(DDP, 0.1), benchmark(BF16, 0.3, instance=f"{HERE}-shm", interconnect="shm")))
     tests, _ = read_nights([tmp_path])

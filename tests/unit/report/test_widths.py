@@ -105,7 +105,7 @@ def everything() -> Run:
             world=parse_world("8gpu"),
             interconnect=INTERCONNECTS["native"],
             launches=(AllReduceLaunch(step_s=(0.01,), transport=launch(1).transport),),
-            limit_gb_per_s=450,
+            link_gb_per_s=450,
         )
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(
             measurement=all_reduces, verdict=SLOWER

@@ -1,0 +1,117 @@
+"""A workload that is another one than its records: not compared, said once, and not saved among them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import QUICK, Outcome
+from tests.forked import command
+from tests.forked import perf as pytest_perf
+
+ASKED = ("perf/test_scaling.py", *QUICK, "--instance=here")
+STEADY, OF_512 = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "steady_512"))
+SAID = (
+    "the records have another workload under this name: batch 512 in the records, 2 now; "
+    "rename it, remove these records, or save with another --benchmark-storage"
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of three tests with batch 512."""
+    storage = tmp_path_factory.mktemp("recorded") / "baselines"
+    outcome = pytest_perf(storage, *ASKED, OF_512, "--benchmark-save=of_512")
+    assert outcome.exit_code == 0, outcome.output
+    return storage
+
+
+@pytest.fixture
+def storage(recorded: Path, tmp_path: Path) -> Path:
+    shutil.copytree(recorded, tmp_path / "baselines")
+    return tmp_path / "baselines"
+
+
+def record_of(outcome: Outcome, file: Path) -> list[dict[str, object]]:
+    assert file.exists(), outcome.output
+    return [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+
+
+def test_a_batch_that_changed_under_one_name_is_no_baseline_and_said_once(storage: Path, tmp_path: Path) -> None:
+    outcome = pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={tmp_path / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.unwrapped.count(f"steady: 3 of 3 tests not compared on here: {SAID}") == 1
+    assert outcome.output.count("another workload") == 1
+    assert "had no baseline" not in outcome.output  # a record would be refused
+    verdicts = [info["verdict"] for info in record_of(outcome, tmp_path / "run.json")]
+    assert [(verdict["word"], verdict["reason"]) for verdict in verdicts] == [("no baseline", SAID)] * 3  # type: ignore[index]
+
+
+def test_with_require_baseline_such_a_test_fails_with_what_differs(storage: Path) -> None:
+    outcome = pytest_perf(storage, *ASKED, STEADY, "--require-baseline", "-k", "single")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert f"Failed: {SAID[:60]}" in outcome.output
+
+
+def test_it_is_not_saved_among_the_others(storage: Path) -> None:
+    outcome = pytest_perf(storage, *ASKED, STEADY, "--benchmark-save=of_2")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    (line,) = (line for line in outcome.output.splitlines() if line.startswith("ERROR: not saved: "))
+    assert line.endswith(f"test_scaling[steady-1cpu-single] and 2 more on here: {SAID}")
+    assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
+
+
+def test_another_workload_of_the_same_run_is_saved(storage: Path) -> None:
+    others = "--workload=tests.workloads_for_tests:steady_again"
+    outcome = pytest_perf(storage, *ASKED, STEADY, others, "-k", "single", "--benchmark-save=both")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    saved = json.loads((storage / "here/0002_both.json").read_text())
+    assert [benchmark["extra_info"]["workload"] for benchmark in saved["benchmarks"]] == ["steady_again"]
+
+
+def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
+    night = tmp_path / "night.json"
+    pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
+    outcome = command("promote", "--yes", f"--storage={storage}", night)
+    assert outcome.exit_code == 1, outcome
+    assert "3 of its tests measured something else than the baselines under their name" in outcome.errors
+    assert "batch 512 in the records, 2 now" in outcome.errors
+    assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
+
+
+def test_records_without_a_fingerprint_are_compared_as_before(storage: Path) -> None:
+    (file,) = storage.glob("*/*")
+    record = json.loads(file.read_text())
+    for benchmark in record["benchmarks"]:
+        for key in ("workload_fingerprint", "config_fingerprint", "asked"):
+            del benchmark["extra_info"][key]
+    file.write_text(json.dumps(record))
+    outcome = pytest_perf(storage, *ASKED, STEADY, "--min-slowdown=100", "--require-baseline")
+    assert outcome.exit_code == 0, outcome.output
+    assert "another workload" not in outcome.output
+
+
+def test_another_machine_under_the_same_name_is_said_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
+    (file,) = storage.glob("*/*")
+    record = json.loads(file.read_text())
+    record["environment"] |= {"cpu": "another CPU", "cores": 4096.0}
+    file.write_text(json.dumps(record))
+    outcome = pytest_perf(storage, *ASKED, OF_512, "--min-slowdown=100", f"--benchmark-json={tmp_path / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
+    assert ", in the records another CPU; cores a rank " in outcome.unwrapped
+    assert "record a baseline for it under a name of its own, --instance NAME" in outcome.unwrapped
+    for info in record_of(outcome, tmp_path / "run.json"):
+        assert info["verdict"]["word"] == "ok"  # type: ignore[index]
+        assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]
+
+
+def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_said(storage: Path) -> None:
+    outcome = pytest_perf(storage, *ASKED, OF_512, "--steps=8", "--min-slowdown=100")
+    assert outcome.exit_code == 0, outcome.output
+    said = (
+        "this run has 1 launch of up to 8 steps, warm-up 4; the newest record of 3 of 3 tests on here has "
+        "1 launch of up to 3 steps, warm-up 4"
+    )
+    assert said in outcome.unwrapped

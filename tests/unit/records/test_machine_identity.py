@@ -1,0 +1,143 @@
+"""Two machines under one name: what differs, and that nothing differs where nothing is known."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from fixtures.records.baselines import read_history
+from fixtures.records.differences import Snapshot, cause
+from fixtures.records.machine_identity import Identity, identity_of, other_machine
+from fixtures.records.schema import EnvironmentRecord, TestRecord
+
+COMMITTED = Path(__file__).parents[3] / "baselines"
+AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 700.0}
+
+
+def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Of a test in a world of eight; after: the GPUs after each launch."""
+    launches = [{"lasted_s": 1.0, "before": {}, "after": gpus, "held_percent": {}} for gpus in after or (AT_WORK,)]
+    return {
+        "workload": "vit_l_32",
+        "launch_medians_s": [0.1],
+        "steps_per_s": 10.0,
+        "world_size": 8,
+        "transport": {"P2P/CUMEM": 16},
+        "fingerprint": {"nccl": "2.28.9", "nvls_channels": 0, "tuner": None, "network": "Socket"},
+        "gpu_state": {"launches": launches, "spoilers": []},
+        **more,
+    }
+
+
+SETTINGS = {"application_sm_mhz": 1980, "ecc": True, "mig": False}
+ENVIRONMENT: dict[str, Any] = {
+    "variables": {"OMP_NUM_THREADS": "1"},
+    "topology": {"nvlinks": "8 x 18 of 18 up"},
+    "gpu_settings": [SETTINGS] * 8,
+    "cpu": "Intel(R) Xeon(R) Platinum 8480+",
+    "cores": 192.0,
+}
+
+
+def identity(of: dict[str, Any] | None = None, **environment: Any) -> Identity:
+    return identity_of(
+        msgspec.convert(of or info(), TestRecord), msgspec.convert({**ENVIRONMENT, **environment}, EnvironmentRecord)
+    )
+
+
+def test_an_identity_has_what_changes_the_speed() -> None:
+    assert identity() == {
+        "NVLS": "off",
+        "tuner plugin": "none",
+        "NCCL_TUNER_PLUGIN": "unset",
+        "NCCL_NET_PLUGIN": "unset",
+        "power limit": "700 W",
+        "SM clock": "not limited",
+        "application clock": "1980 MHz",
+        "ECC": "on",
+        "MIG": "off",
+        "NVLinks": "8 x 18 of 18 up",
+        "CPU": "Intel(R) Xeon(R) Platinum 8480+",
+        "cores a rank": "24",
+    }
+
+
+NVLS_ON = {"nccl": "2.28.9", "nvls_channels": 16, "tuner": None}
+TUNED = {"nccl": "2.28.9", "nvls_channels": 0, "tuner": "nccl_ofi_tuner"}
+LOCKED = {**AT_WORK, "sm_mhz": 1500}
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (identity(info(fingerprint=NVLS_ON)), "NVLS on, in the records off"),
+        (identity(info(fingerprint=TUNED)), "tuner plugin nccl_ofi_tuner, in the records none"),
+        (
+            identity(variables={"NCCL_TUNER_PLUGIN": "libnccl-tuner.so"}),
+            "NCCL_TUNER_PLUGIN libnccl-tuner.so, in the records unset",
+        ),
+        (identity(variables={"NCCL_NET_PLUGIN": "none"}), "NCCL_NET_PLUGIN none, in the records unset"),
+        (identity(info({**AT_WORK, "power_limit_w": 500.0})), "power limit 500 W, in the records 700 W"),
+        (
+            identity(info({**AT_WORK, "power_limit_w": [500.0, 700.0]})),
+            "power limit 500 W and 700 W, in the records 700 W",
+        ),
+        (identity(info(LOCKED, LOCKED)), "SM clock set to 1500 MHz, in the records not limited"),
+        (
+            identity(gpu_settings=[{**SETTINGS, "application_sm_mhz": 1200}] * 8),
+            "application clock 1200 MHz, in the records 1980 MHz",
+        ),
+        (identity(gpu_settings=[{**SETTINGS, "ecc": False}] * 8), "ECC off, in the records on"),
+        (identity(topology={"nvlinks": "8 x 17 of 18 up"}), "NVLinks 8 x 17 of 18 up, in the records 8 x 18 of 18 up"),
+        (identity(cpu="AMD EPYC 9654"), "CPU AMD EPYC 9654, in the records Intel(R) Xeon(R) Platinum 8480+"),
+        (identity(cores=32.0), "cores a rank 4, in the records 24"),
+    ],
+)
+def test_another_machine_is_told_with_what_differs(now: Identity, said: str) -> None:
+    assert other_machine(now, [identity()]) == (said,)
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {},
+        identity(info(fingerprint={"nccl": None, "nvls_channels": None, "tuner": None})),
+        identity(info({**LOCKED, "reasons": "power cap"})),  # the hardware's own limit, which the table shows
+        identity(info(LOCKED, AT_WORK)),
+        identity(info({**AT_WORK, "sm_mhz": 1965})),
+        identity(gpu_settings=[], cpu=None, cores=None, variables=None, topology=None),
+        identity(info(fingerprint={"nccl": "2.28.9", "nvls_channels": 0, "tuner": None, "network": "IB"})),
+    ],
+    ids=["nothing", "later world", "power cap", "one launch at full clock", "a step lower", "old", "unused network"],
+)
+def test_what_is_unknown_or_without_effect_is_no_difference(now: Identity) -> None:
+    assert other_machine(now, [identity()]) == ()
+    assert other_machine(identity(), [now]) == ()
+
+
+def test_the_network_counts_where_it_carries_the_traffic() -> None:
+    over = [
+        identity(info(fingerprint={"nccl": "2.28.9", "network": network}, transport={f"NET/{network}": 16}))
+        for network in ("IB", "Socket")
+    ]
+    assert other_machine(over[0], [over[1]]) == ("network IB, in the records Socket",)
+
+
+def test_one_record_that_fits_does_not_hide_another_that_does_not() -> None:
+    on = identity(info(fingerprint=NVLS_ON))
+    assert other_machine(on, [identity(), on]) == ("NVLS on, in the records off and on",)
+
+
+def test_what_differs_is_a_cause_of_a_slowdown() -> None:
+    before = Snapshot.of(info(), ENVIRONMENT)
+    now = Snapshot.of(info({**AT_WORK, "power_limit_w": 500.0}), {**ENVIRONMENT, "cores": 32.0})
+    assert cause(before, now) == "+0 ms a step; power limit 700 W -> 500 W; cores a rank 24 -> 4"
+
+
+@pytest.mark.parametrize("instance", sorted(folder.name for folder in COMMITTED.iterdir()))
+def test_the_committed_records_say_that_nvls_was_off(instance: str) -> None:
+    for test, recorded in read_history(COMMITTED, instance).items():
+        known = [identity["NVLS"] for identity in recorded.identities if "NVLS" in identity]
+        assert set(known) == {"off"} or "1gpu" in test
+        assert all(identity["power limit"] == "700 W" for identity in recorded.identities)

@@ -1,0 +1,69 @@
+"""A workload with weights, a norm with buffers and 16-bit parts, and variants that differ in one property each."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fixtures.matrix.workloads import Workload
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+
+def _model(width: int = 16, *, norm: bool = True, frozen: bool = False) -> "nn.Module":
+    from torch import nn
+
+    first = nn.Linear(8, width)
+    first.bias.requires_grad_(not frozen)
+    return nn.Sequential(first, nn.BatchNorm1d(width) if norm else nn.Identity(), nn.Linear(width, 4))
+
+
+def _double() -> "nn.Module":
+    return _model().double()
+
+
+def _sample() -> "tuple[Tensor, ...]":
+    import torch
+
+    return (torch.randn(8),)
+
+
+def _double_sample() -> "tuple[Tensor, ...]":
+    return tuple(tensor.double() for tensor in _sample())
+
+
+def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    loss: Tensor = model(inputs).square().mean()
+    return loss
+
+
+def _autocast_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    import torch
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return _loss(model, inputs)
+
+
+def _optimizer(parameters: "Iterable[nn.Parameter]", lr: float = 0.001) -> "Optimizer":
+    from torch.optim import SGD
+
+    return SGD(parameters, lr=lr)
+
+
+def _adamw(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
+    from torch.optim import AdamW
+
+    return AdamW(parameters, lr=0.001)
+
+
+variant = Workload(name="variant", batch_size=4, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
+batch = replace(variant, batch_size=6)
+shape = replace(variant, model=lambda: _model(32))
+frozen = replace(variant, model=lambda: _model(frozen=True))
+buffers = replace(variant, model=lambda: _model(norm=False))
+dtype = replace(variant, model=_double, sample=_double_sample)
+optimizer = replace(variant, optimizer=_adamw)
+learning_rate = replace(variant, optimizer=lambda parameters: _optimizer(parameters, 0.1))
+autocast = replace(variant, loss=_autocast_loss)
+unused = replace(variant, find_unused_parameters=True)
