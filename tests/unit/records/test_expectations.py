@@ -88,6 +88,10 @@ def test_rates_are_those_of_data_sheets() -> None:
     }
 
 
+def test_a_canary_of_an_unknown_kind_is_no_quantity() -> None:
+    assert timed("2gpu", matrix_product_bf16=1e-3, all_reduce_64kb=1e-5, sparse_product_4096=1e-3) == []
+
+
 def test_canaries_of_the_cpu_are_no_quantities() -> None:
     assert timed("2cpu", matrix_product_256=1e-4, all_reduce_4mb=3e-3, memory_copy_16mb=2e-3) == []
 
