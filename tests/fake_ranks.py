@@ -37,6 +37,7 @@ from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
+from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
 from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
 from tests.workloads_for_tests import STEP_MS
 
@@ -51,20 +52,26 @@ Answer = Callable[[World, int, dict[str, Any]], Any]
 
 def step_s() -> float:
     """Seconds of a step. No two runs take the same time to the last bit, as none that are measured do."""
-    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + 1e-13 * (_began_ns % 10**9))
+    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + jitter())
+
+
+def jitter() -> float:
+    """The share by which this run takes longer than another."""
+    return 1e-13 * (_began_ns % 10**9)
 
 
 _began_ns = 0
 
 
-def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
+def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     asked = TrainRequest(**arguments)
     config = find_config(asked.config)
     lossy = config.hook in ("bf16", "fp16")
     ddp = asked.config != "single"
     # Nor do two configs.
     own = 1 + 1e-6 * (zlib.crc32(f"{asked.config} {world.name}".encode()) % 1000)
-    steps = [step_s() * own * (1 + 0.001 * (number % 3)) for number in range(asked.steps)]
+    apart = (0, 1) if asked.workload.endswith(":restless") else (0, 0.001, 0.002)
+    steps = _until_precise([step_s() * own * (1 + apart[n % len(apart)]) for n in range(asked.steps)], asked)
     wire_bytes = 2 * (world.size - 1) * GRADIENT_BYTES // (2 if lossy else 1)
     return TrainResult(
         step_s=steps,
@@ -111,6 +118,14 @@ def _fingerprint(workload: Workload) -> WorkloadFingerprint:
         float32_matmul_precision="highest",
         cudnn_allow_tf32=None,
     )
+
+
+def _until_precise(steps_s: list[float], asked: TrainRequest) -> list[float]:
+    """Those of these steps that are measured, where no step is too long for it."""
+    for number in range(BLOCK, len(steps_s), BLOCK) if asked.precision_percent else ():
+        if is_precise_enough(steps_s[:number], asked.precision_percent):
+            return steps_s[:number]
+    return steps_s
 
 
 def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreakdown:
@@ -180,7 +195,7 @@ def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallPro
 
 # Function -> its answer.
 ANSWERS: dict[str, Answer] = {
-    TrainRequest.function: _train,
+    TrainRequest.function: train,
     BreakdownRequest.function: _break_down,
     NcclChoicesRequest.function: lambda world, rank, arguments: Choices(),
     NcclLogRequest.function: lambda world, rank, arguments: "",

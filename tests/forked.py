@@ -30,9 +30,9 @@ def perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None
     return _fork("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments, variables=variables)
 
 
-def command(*arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
-    """``python -m fixtures`` with these arguments."""
-    return _fork("fixtures", *map(str, arguments), variables=variables)
+def command(*arguments: str | Path, variables: dict[str, str] | None = None, stdin: str | Path = os.devnull) -> Outcome:
+    """``python -m fixtures`` with these arguments; ``stdin`` is a file or a terminal."""
+    return _fork("fixtures", *map(str, arguments), variables=variables, stdin=stdin)
 
 
 def pytest(*arguments: str, variables: dict[str, str] | None = None) -> Outcome:
@@ -40,10 +40,11 @@ def pytest(*arguments: str, variables: dict[str, str] | None = None) -> Outcome:
     return _fork("pytest", *arguments, variables=variables)
 
 
-def _fork(module: str, *arguments: str, variables: dict[str, str] | None) -> Outcome:
+def _fork(module: str, *arguments: str, variables: dict[str, str] | None, stdin: str | Path = os.devnull) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
-        asked = {"module": module, "arguments": arguments, "variables": ENVIRONMENT | (variables or {}), **files}
+        variables = ENVIRONMENT | (variables or {})
+        asked = {"module": module, "arguments": arguments, "variables": variables, "stdin": str(stdin), **files}
         code = _ask(asked)
         output, errors = (Path(file).read_text(errors="replace") for file in files.values())
     return Outcome(exit_code=code, output=output, errors=errors)
@@ -123,8 +124,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
         descriptor = os.open(asked[stream], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
+    os.dup2(os.open(asked["stdin"], os.O_RDONLY | os.O_NOCTTY), 0)
     sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 STEP_MS = "DDP_PERF_TESTS_STEP_MS"
-BURST = "DDP_PERF_TESTS_BURST"
 _FAULTY_STEP = 5
 
 _steps = count()
@@ -31,6 +29,13 @@ def _model() -> "nn.Module":
     from torch import nn
 
     return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+
+
+def _narrow_model() -> "nn.Module":
+    """With nothing that PowerSGD compresses."""
+    from torch import nn
+
+    return nn.Linear(64, 1)
 
 
 def _experts() -> "nn.Module":
@@ -104,16 +109,6 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 def _nan_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return _loss(model, inputs) * float("nan")
-
-
-def _burst_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Steps take twice as long for 20 s from when the file was made, which the first of them makes."""
-    if file := os.environ.get(BURST):
-        with Path(file).open("a"):
-            pass
-        if time.time() < Path(file).stat().st_mtime + 20:
-            time.sleep(0.02)
-    return _loss(model, inputs)
 
 
 def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -206,6 +201,7 @@ steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, los
 steady_512 = replace(steady, batch_size=512)
 steady_again = replace(steady, name="steady_again")
 steady_still = replace(steady, name="steady_still")
+narrow = replace(steady, name="narrow", model=_narrow_model)
 raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
@@ -217,10 +213,9 @@ mixed = replace(steady, name="mixed", batch_size=8, model=_mixed, sample=_random
 not_a_number = replace(steady, name="not_a_number", loss=_nan_loss)
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
-burst = replace(steady, name="burst", loss=_burst_loss)
 slow = replace(steady, name="slow", loss=_slow_loss)
 
-starved = replace(steady, name="starved", sample=lambda: _sample_every(0.4), loss=_tenth_loss)
+starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
 no_workload = "steady"

@@ -33,25 +33,25 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _wide_model() -> "nn.Module":
-    """Its largest parameter, and so its largest bucket, has 4 MB, or 26."""
+    """Its largest parameter, and so its largest bucket, has 4 MB, or 9."""
     from torch import nn
 
-    width = 2560 if INJECTED else 1024
+    width = 1536 if INJECTED else 1024
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 64))
 
 
 def _slow_sample() -> "tuple[Tensor, ...]":
-    """A loader that needs 100 ms for a sample."""
+    """A loader that needs 70 ms for a sample."""
     if INJECTED:
-        time.sleep(0.1)
+        time.sleep(0.07)
     return steady.sample()
 
 
 def _many_operators_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Injected: ten thousand operators on one element, which take Python and dispatch, not arithmetic."""
+    """Injected: five thousand operators on one element, which take Python and dispatch, not arithmetic."""
     loss = _loss(model, inputs)
     element = loss.detach()
-    for _ in range(10000 if INJECTED else 0):
+    for _ in range(5000 if INJECTED else 0):
         element = element + 1.0
     return loss
 

@@ -1,6 +1,8 @@
-"""``--against``: real launches under another interpreter, in turn with our own."""
+"""``--against``: real launches under another interpreter, in turn with our own.
 
-import json
+What is made of pairs of launches is shown by tests/runs/test_against.py.
+"""
+
 import os
 import re
 import stat
@@ -10,7 +12,6 @@ import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -20,6 +21,7 @@ from fixtures.launch.interpreter import BadInterpreter, OwnCode, probe
 from fixtures.launch.revision import Revision, checked_out
 from tests import forked
 from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.saved_records import Record, only_info, read
 from tests.workloads_for_tests import STEP_MS
 
 # A run with live ranks, or, where it is to end before there are any, forked.perf.
@@ -52,10 +54,8 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
 
 
-def record(folder: Path) -> dict[str, Any]:
-    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
-    info: dict[str, Any] = benchmark["extra_info"]
-    return info
+def record(folder: Path) -> Record:
+    return only_info(folder / "run.json")
 
 
 def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Outcome, Path]) -> None:
@@ -97,7 +97,7 @@ def test_the_summary_has_a_row_a_test(slower: tuple[Outcome, Path]) -> None:
 def test_modules_that_both_sides_import_from_one_file_are_named(slower: tuple[Outcome, Path]) -> None:
     file = ROOT / "tests/workloads_for_tests.py"
     assert f" the same file on both sides: tests.workloads_for_tests ({file}) " in slower[0].unwrapped
-    environment = json.loads((slower[1] / "run.json").read_text())["environment"]
+    environment = read(slower[1] / "run.json")["environment"]
     assert environment["modules"] == {"tests.workloads_for_tests": str(file)}
 
 
@@ -114,50 +114,6 @@ def test_junit_has_the_failure(slower: tuple[Outcome, Path]) -> None:
     assert int(found["pairs"]) == record(slower[1])["against"]["pairs"]
     assert found["against"] == record(slower[1])["against"]["build"]
     assert "history_records" not in found
-
-
-def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs(tmp_path: Path, other_build: Path) -> None:
-    wanted = (
-        "--against",
-        str(other_build),
-        "--launches=2",
-        "--max-pairs=3",
-        f"--benchmark-json={tmp_path / 'run.json'}",
-    )
-    outcome = perf(tmp_path, *wanted, "--min-slowdown=30", "--false-alarms=0.001", step_ms=OTHER_STEP_MS)
-    assert outcome.exit_code == 0, outcome.output
-    assert record(tmp_path)["verdict"]["word"] in ("ok", "undecided")
-    assert record(tmp_path)["against"]["pairs"] in (2, 3)
-
-
-SLOW_ALL_REDUCE = """
-import os, sys, time
-if "DDP_PERF_TESTS_SLOW" in os.environ and "spawn_main" in " ".join(sys.orig_argv):
-    from torch import distributed
-    fast = distributed.all_reduce
-    def slow(*arguments, **more):
-        time.sleep(0.05)
-        return fast(*arguments, **more)
-    distributed.all_reduce = slow
-"""
-
-
-def test_bare_all_reduces_are_compared_as_steps_are(tmp_path: Path) -> None:
-    """An all-reduce that takes 50 ms longer in this build."""
-    (tmp_path / "sitecustomize.py").write_text(SLOW_ALL_REDUCE)
-    other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec env -u DDP_PERF_TESTS_SLOW "{sys.executable}" "$@"\n')
-    other.chmod(0o755)
-    outcome = pytest_perf(
-        *(tmp_path / "baselines", "perf/test_collectives.py", "-k", "all_reduce_64kb", *QUICK, "--launches=2"),
-        *("--against", str(other), f"--benchmark-json={tmp_path / 'run.json'}"),
-        variables={"PYTHONPATH": str(tmp_path), "DDP_PERF_TESTS_SLOW": "1"},
-    )
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
-    assert re.search(r"slower by [\d.]+ % than the other build", outcome.output)
-    row = r"test_collectives\[2cpu- +5\d\.\d+ +[\d.]+ +\+.*\nall_reduce_64kb\]"  # one character too wide for a line
-    assert re.search(row, outcome.output.partition("here against ")[2]), outcome.output
-    assert min(record(tmp_path)["launch_medians_s"]) > 0.05 > max(record(tmp_path)["against"]["launch_medians_s"])
 
 
 @pytest.fixture(scope="module")
@@ -433,14 +389,3 @@ def test_why_git_makes_no_worktree_is_told(tmp_path: Path) -> None:
         checked_out(revision),
     ):
         pass
-
-
-def test_a_skipped_test_says_under_which_build_it_cannot_be_run(tmp_path: Path) -> None:
-    now = JOB.replace("SLEEP_S", "0")
-    top = checkout(tmp_path / "job", committed=now.replace("64, 64", "64, 1"), now=now)
-    chosen = ("perf/test_throughput.py", "-k", "2cpu-powersgd_rank1", "--workload=my_job.training:workload", "-rs")
-    variables = {"PYTHONPATH": str(top / "src")}
-    outcome = pytest_perf(tmp_path, *chosen, *QUICK, "--against=HEAD", variables=variables)
-    assert re.search(r"under HEAD \(\w+\) of job: PowerSGD of rank 1 compresses nothing", outcome.output), (
-        outcome.output
-    )

@@ -5,20 +5,19 @@ takes, runs the rest of its command line as a child that leads a process group, 
 ended, as it does.
 """
 
-import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fixtures.launch.nsys_command import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.saved_records import Record, infos, read
 
-TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
-SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
+SINGLE, ONE_RANK, TWO_RANKS = (f"test_scaling[steady-{cell}]" for cell in ("1cpu-single", "1cpu-ddp", "2cpu-ddp"))
 LEAD = "import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 RUN = f"""options="$*"
 while :; do
@@ -40,32 +39,61 @@ def stand_in(folder: Path, script: str) -> None:
     nsys.chmod(0o755)
 
 
-def perf(folder: Path, test: str, *, ending: str | None, first: str = "") -> Outcome:
-    """A run with an nsys that leaves a file of this ending, or none; ``first``: what its script begins with."""
-    found = folder / "bin"
+# The first rank of the first test does not start, and those of the second leave no report.
+TURNS = f"""case "$*" in *multiprocessing*)
+    turn=1
+    while ! mkdir "{{folder}}/$turn" 2>/dev/null; do turn=$((turn + 1)); done
+    if [ $turn -le 2 ]; then echo no room; exit 3; fi
+    leaves=$([ $turn -gt 4 ] && echo report || true)
+esac
+{RUN}if [ "$leaves" ]; then echo "$options" > "$output.nsys-rep"; fi
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    """A run of three tests, and its folder. Each has two new ranks below nsys."""
+    folder = tmp_path_factory.mktemp("recorded")
+    found, turns = folder / "bin", folder / "turns"
     found.mkdir()
-    stand_in(found, first + RUN + (f'echo "$options" > "$output{ending}"\n' if ending else ""))
+    turns.mkdir()
+    stand_in(found, TURNS.replace("{folder}", str(turns)))
+    wanted = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", *QUICK, "--explain=none")
+    outputs = (f"--nsys={folder / 'reports'}", f"--benchmark-json={folder / 'run.json'}")
     path = f"{found}{os.pathsep}{os.environ['PATH']}"
-    json_file = f"--benchmark-json={folder / 'run.json'}"
-    steady = "--workload=tests.workloads_for_tests:steady"
-    wanted = (test, steady, *QUICK, "--explain=none", f"--nsys={folder / 'reports'}", json_file)
-    return pytest_perf(folder / "baselines", *wanted, variables={"PATH": path})
+    return pytest_perf(folder / "baselines", *wanted, *outputs, variables={"PATH": path}), folder
 
 
-def extra_info(folder: Path) -> Any:
-    (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
-    return benchmark["extra_info"]
+def extra_info(folder: Path, test: str) -> Record:
+    return infos(read(folder / "run.json"))[test]
 
 
-def test_each_rank_leaves_a_report(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, TWO_RANKS, ending=".nsys-rep")
+def test_each_rank_leaves_a_report(recorded: tuple[Outcome, Path]) -> None:
+    outcome, folder = recorded
     assert outcome.exit_code == 0, outcome.output
     names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.nsys-rep" for rank in range(2)]
-    assert sorted(file.name for file in (tmp_path / "reports").iterdir()) == names
-    assert extra_info(tmp_path)["nsys_reports"] == names
-    options = (tmp_path / "reports" / names[1]).read_text()
+    assert sorted(file.name for file in (folder / "reports").iterdir()) == names
+    assert extra_info(folder, TWO_RANKS)["nsys_reports"] == names
+    options = (folder / "reports" / names[1]).read_text()
     assert "--sample=none" in options
     assert "multiprocessing" in options
+
+
+def test_what_nsys_says_is_told_where_ranks_do_not_start(recorded: tuple[Outcome, Path]) -> None:
+    _, found, said = recorded[0].unwrapped.partition(f"not recorded by nsys: {SINGLE}: ")
+    assert found, recorded[0].output
+    said = said.partition("not recorded by nsys: ")[0]
+    assert re.match("starting the ranks: rank [01] exited with code 3", said)
+    assert "no room" in said
+
+
+def test_what_was_measured_stands_where_nsys_leaves_nothing(recorded: tuple[Outcome, Path]) -> None:
+    outcome, folder = recorded
+    assert f"not recorded by nsys: {ONE_RANK}: nsys left no report of rank 0" in outcome.unwrapped, outcome.output
+    assert "profiling with profile --trace=nvtx" in outcome.output
+    for test in (SINGLE, ONE_RANK):
+        assert extra_info(folder, test)["steps_per_s"] > 0
+        assert "nsys_reports" not in extra_info(folder, test)
 
 
 @pytest.fixture
@@ -89,15 +117,6 @@ def test_nccl_is_traced_where_nsys_can(
     assert profile_command(on_gpu=False)[2] == "--trace=nvtx"
 
 
-def test_what_nsys_says_is_told_where_ranks_do_not_start(tmp_path: Path) -> None:
-    outcome = perf(
-        tmp_path, SINGLE, ending=".nsys-rep", first='case "$*" in *multiprocessing*) echo no room; exit 3;; esac\n'
-    )
-    assert outcome.exit_code == 0, outcome.output
-    assert "rank 0 exited with code 3" in outcome.unwrapped, outcome.output
-    assert "no room" in outcome.output
-
-
 def test_a_report_that_was_not_imported_is_kept_as_it_is(tmp_path: Path) -> None:
     for name in ("report-7.qdstrm", "report-7.nsys-rep", "report-8.qdstrm"):
         (tmp_path / name).touch()
@@ -106,11 +125,3 @@ def test_a_report_that_was_not_imported_is_kept_as_it_is(tmp_path: Path) -> None
         tmp_path / "report-8.qdstrm",
         None,
     ]
-
-
-def test_what_was_measured_stands_where_nsys_leaves_nothing(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, SINGLE, ending=None)
-    assert outcome.exit_code == 0, outcome.output
-    assert "not recorded by nsys: test_scaling[steady-1cpu-single]: nsys left no report of rank 0" in outcome.output
-    assert "profiling with profile --trace=nvtx" in outcome.output
-    assert extra_info(tmp_path)["steps_per_s"] > 0

@@ -2,16 +2,11 @@
 
 import json
 import re
-import shlex
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command_line import QUICK, ROOT, pytest_perf, run
-
-HERE = "tests.hooks_for_tests"
+from tests.command_line import QUICK, ROOT, pytest_perf
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +41,3 @@ def test_the_hook_in_the_docs_passes_and_is_measured(documented: tuple[str, dict
         "right, unsupported, not repeated"
     )
     assert not re.search(r"^wrong: ", output, re.MULTILINE)
-
-
-def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -> None:
-    chosen = "2cpu and own_claims_bf16 and not ways and not any_shape and (default or gradients_wire or throughput)"
-    file = tmp_path / "run.json"
-    outcome = pytest_perf(
-        tmp_path, "perf", *QUICK, "-k", chosen, f"--hook={HERE}:claims_bf16", f"--benchmark-json={file}"
-    )
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert re.search(r"hook own_claims_bf16 +1 +1 *\n", outcome.output)
-    assert "wrong: test_gradients_wire[2cpu-own_claims_bf16]: rank 0, collectives of 4.194304 MB" in outcome.output
-    assert re.search(r"own_claims_bf16 .* wrong +no baseline", outcome.output)
-    assert "repair before you record a baseline, gradients are wrong: own_claims_bf16\n" in outcome.output
-    assert "record one" not in outcome.output
-    assert re.search(r"^E +AssertionError: rank 0, collectives of 4.194304 MB a step, ", outcome.output, re.MULTILINE)
-    assert f"asked: wire:wire on 2cpu, hook {HERE}:claims_bf16\n" in outcome.output
-    (line,) = set(re.findall(r"replay: python (.*)", outcome.output))
-    assert "collectives of 4.194304 MB a step" in run(sys.executable, *shlex.split(line)).output
-    (benchmark,) = json.loads(file.read_text())["benchmarks"]
-    assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)

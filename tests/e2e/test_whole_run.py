@@ -1,33 +1,35 @@
-"""A whole run on live ranks: what is measured arrives in the record, in JUnit's file and in the tables."""
+"""Whole runs on live ranks: what is measured and profiled arrives in the record, in JUnit's file and in the tables."""
 
-import json
 import re
+import shutil
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.trace.breakdown import break_down
+from fixtures.trace.recordings import read
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.saved_records import Record, edit, forget_canaries, ids_in, infos, records_of
 from tests.workloads_for_tests import STEP_MS
 
-STEADY = "--workload=tests.workloads_for_tests:steady"
+STEADY, UNPROFILABLE = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "unprofilable"))
 FILES = ("perf/test_scaling.py", "perf/test_throughput.py", "perf/test_collectives.py")
 SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
 ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
-TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
-
-# Any: records are JSON.
-Record = dict[str, Any]
+OF_TWO_RANKS = "test_scaling[steady-2cpu-ddp]"
+TWO_RANKS = f"perf/test_scaling.py::{OF_TWO_RANKS}"
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    """A run saved where there was no baseline before, and its storage; JUnit's file is beside it."""
+    """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are beside it."""
     storage = tmp_path_factory.mktemp("first") / "baselines"
-    arguments = (*FILES, "-k", "scaling or bf16] or 1mb or 4mb", STEADY, *QUICK, "--explain=none")
+    chosen = "(steady and (scaling or bf16])) or 1mb or 4mb or unprofilable-1cpu-ddp]"
+    arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
     outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
-    return pytest_perf(storage, *arguments, *outputs, variables={STEP_MS: "40"}), storage
+    traces = f"--traces={storage.parent / 'new' / 'traces'}"
+    return pytest_perf(storage, *arguments, *outputs, traces, variables={STEP_MS: "40"}), storage
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +37,10 @@ def saved(first: tuple[Outcome, Path]) -> tuple[Path, Outcome]:
     return first[1], first[0]
 
 
-def records_of(storage: Path) -> dict[str, Record]:
-    """File name -> record, in the folder of the only instance in ``storage``."""
-    (folder,) = (path for path in storage.iterdir() if path.is_dir())
-    return {file.name: json.loads(file.read_text()) for file in sorted(folder.iterdir())}
-
-
-def ids_in(record: Record) -> list[str]:
-    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
-
-
-def infos(storage: Path) -> list[dict[str, Any]]:
-    (file,) = storage.rglob("*.json")
-    return [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+def infos_of(storage: Path) -> dict[str, Record]:
+    """Of the only record."""
+    (record,) = records_of(storage).values()
+    return infos(record)
 
 
 def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Path]) -> None:
@@ -89,15 +82,15 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
 
 
 def test_a_record_has_the_canaries_before_and_after(first: tuple[Outcome, Path]) -> None:
-    (file,) = first[1].glob("*/*.json")
-    native = json.loads(file.read_text())["canaries"]["native"]
+    (record,) = records_of(first[1]).values()
+    native = record["canaries"]["native"]
     assert native["world"] == "2cpu"
     assert {len(times) for took in native["canaries"].values() for times in took.values()} == {1}
 
 
 def test_both_bandwidths_are_in_the_record(saved: tuple[Path, Outcome]) -> None:
     assert saved[1].exit_code == 0, saved[1].output
-    found = [info for info in infos(saved[0]) if "message_bytes" in info]
+    found = [info for info in infos_of(saved[0]).values() if "message_bytes" in info]
     assert [info["message_bytes"] for info in found] == [2**20, 2**22]
     for info in found:
         assert info["algorithm_gb_per_s"] == pytest.approx(info["message_bytes"] / info["all_reduce_s"] / 1e9)
@@ -120,10 +113,81 @@ def test_the_curve_is_a_table_at_the_end(saved: tuple[Path, Outcome]) -> None:
     assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
 
 
-def test_a_test_that_became_slower_fails_and_is_explained(first: tuple[Outcome, Path]) -> None:
-    arguments = (FILES[0], STEADY, "-k", "single", *QUICK, "--min-slowdown=100")
-    outcome = pytest_perf(first[1], *arguments, variables={STEP_MS: "200"})
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
-    assert re.search(r"^slower by \d+\.\d % \(threshold ", outcome.output, re.MULTILINE)
-    assert "where a step of steady on 1cpu goes" in outcome.output
-    assert "Traceback" not in outcome.output + outcome.errors
+# What is profiled, as a save profiles every test
+
+
+def test_a_save_profiles_every_test_and_keeps_its_breakdown(first: tuple[Outcome, Path]) -> None:
+    info = infos_of(first[1])[OF_TWO_RANKS]
+    assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-6)
+    assert info["profiled_steps"] >= 3
+    assert info["all_reduces"] == 1
+    assert info["communication_ms"] > 0
+
+
+def test_a_sleeping_forward_is_idle_time_not_compute(first: tuple[Outcome, Path]) -> None:
+    info = infos_of(first[1])[OF_TWO_RANKS]
+    assert info["breakdown_ms"]["idle"] > 39
+    assert info["phases_on_device_ms"]["forward"] > 40
+
+
+def test_the_breakdown_is_shown_under_the_table(first: tuple[Outcome, Path]) -> None:
+    _, found, below = first[0].output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    assert found
+    assert below.splitlines()[4].startswith("ddp ")
+
+
+def test_the_ledger_has_ddps_buckets(first: tuple[Outcome, Path]) -> None:
+    info = infos_of(first[1])[OF_TWO_RANKS]
+    ledger = info["ledger"]
+    assert ledger["one_to_one"]
+    (bucket,) = ledger["buckets"]
+    assert bucket["bytes"] == info["bucket_bytes"][0]
+    assert bucket["largest_parameter"] in bucket["parameters"]
+    assert len(ledger["collectives"]) == 1
+
+
+def test_there_is_one_trace_a_rank_named_for_the_test(first: tuple[Outcome, Path]) -> None:
+    traces = first[1].parent / "new" / "traces"
+    names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.json.gz" for rank in range(2)]
+    assert sorted(path.name for path in traces.glob("test_scaling-steady-2cpu-*")) == names
+    assert infos_of(first[1])[OF_TWO_RANKS]["traces"] == names
+    ranks = [break_down(timeline) for name in names for timeline in read(traces / name)]
+    assert [rank.rank for rank in ranks] == [0, 1]
+
+
+def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]) -> None:
+    _, found, below = first[0].output.partition("advice for ddp of steady on 2cpu, ")
+    assert found, first[0].output
+    assert " from the all-reduces of this run:" in below.partition("advice for ")[0]
+    assert {"no_sync", "profiler"} <= infos_of(first[1])[OF_TWO_RANKS]["exposed_communication_ms"].keys()
+
+
+def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
+    test = "test_scaling[unprofilable-1cpu-ddp]"
+    assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
+    assert "cannot be profiled" in infos_of(first[1])[test]["unexplained"]
+
+
+@pytest.fixture(scope="module")
+def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Of one test alone."""
+    storage = tmp_path_factory.mktemp("slower") / "baselines"
+    shutil.copytree(first[1], storage)
+    edit(storage, forget_canaries)
+    arguments = (FILES[0], STEADY, "-k", "2cpu", *QUICK, "--min-slowdown=100")
+    return pytest_perf(storage, *arguments, variables={STEP_MS: "200"})
+
+
+def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:
+    assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
+    assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
+    _, found, below = slower.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    assert found
+    assert re.search(r"\n\nphases on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, ", below), below
+    assert "Traceback" not in slower.output + slower.errors
+
+
+def test_the_buckets_of_a_test_profiled_alone_are_shown(slower: Outcome) -> None:
+    _, found, below = slower.output.partition("the collectives of a step of ddp, after the start of its backward pass")
+    assert found
+    assert " all_reduce " in below

@@ -20,6 +20,7 @@ from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants
 from tests.mutants.hooks import MUTANTS, SOUND, WIRE_MUTANTS
 
+ALONE = World(backend="gloo", size=1)
 WORLDS = [World(backend="gloo", size=size) for size in (3, 2)]
 OPTIONS = ("bucket_1kb", "default")
 EVERY_CASE = list(product(WORLDS, OPTIONS))
@@ -43,17 +44,20 @@ RANK_TIMEOUT_S, SHORT_RANK_TIMEOUT_S = 60.0, 3.0
 
 
 def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **arguments: object) -> list[str]:
-    """The violations that a check finds in this hook; a failure of the ranks counts as one."""
+    """The violations that a check finds in this hook; what the ranks raise, or that they fail, counts as one."""
     (ranks,) = three_ranks.of(INTERCONNECTS["native"])
     hangs = hook == mutants.rank_1_skips_a_collective
     ranks.rank_timeout_s = SHORT_RANK_TIMEOUT_S if hangs else RANK_TIMEOUT_S
-    arguments["hook"] = hook.name
+    asked = {"function": check.path, "arguments": {**arguments, "hook": hook.name}}
     doing = f"{check} of {hook.name} on {world.name}"
     try:
-        results = ranks.run(world, check.path, arguments, doing=doing)
+        answers = ranks.run(world, "tests.ranks.rank_errors:tried", asked, doing=doing)
     except RankFailure as failure:
         return [str(failure)]  # it begins with ``doing``
-    return [f"{doing}: {line}" for result in results for line in result["violations"]]
+    if errors := [answer["error"] for answer in answers if answer["error"] is not None]:
+        ranks.run(ALONE, "tests.ranks.rank_faults:pid", {}, doing="leaving the group that it was raised in")
+        return [f"{doing}: raised {error}" for error in errors]
+    return [f"{doing}: {line}" for answer in answers for line in answer["value"]["violations"]]
 
 
 def against(three_ranks: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:

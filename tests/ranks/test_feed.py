@@ -16,7 +16,7 @@ from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 WORLD = parse_world("1cpu")
 WORKERS = loader_workers(WORLD)
 # Workload -> seconds that its workers need per batch. A step without waiting takes 100 ms.
-STARVED = {"starved": 0.4, "just_starved": 0.13}
+STARVED = {"starved": 0.25, "just_starved": 0.13}
 
 
 def run(ranks: RankSets, function: str, **arguments: Any) -> Any:

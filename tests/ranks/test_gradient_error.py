@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.protocol import TrainRequest, to_json
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -100,5 +99,9 @@ def test_powersgd_compresses_a_model_of_several_dtypes_in_every_measured_step(
 
 
 def test_what_is_no_number_is_not_called_lossy(two_ranks: RankSets) -> None:
-    with pytest.raises(RankFailure, match="workload 'not_a_number': its gradients are not finite"):
-        launched(two_ranks, "ddp", workload="tests.workloads_for_tests:not_a_number")
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    workload = "tests.workloads_for_tests:not_a_number"
+    request = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=1, warmup=4, check_gradients=True)
+    asked = {"function": request.function, "arguments": to_json(request)}
+    for answer in ranks.run(parse_world("2cpu"), "tests.ranks.rank_errors:tried", asked, doing=workload):
+        assert "workload 'not_a_number': its gradients are not finite" in answer["error"]

@@ -1,7 +1,7 @@
 """A user's own hook: a broken rule is reported by name; a kept promise gets all gradient tests and a table row."""
 
 import re
-from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.replay import violations
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.protocol import TrainRequest, to_json
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
@@ -24,12 +24,13 @@ def ask(sets: RankSets, check: Check, world: World = WORLD, /, **arguments: obje
     return ranks.run(world, check.path, arguments, doing=str(arguments["hook"]))
 
 
-@pytest.fixture(scope="module")
-def lone_rank() -> Iterator[RankSets]:
-    """A rank that hooks may end: each test after that starts one process, not three."""
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
-    yield sets
-    sets.close()
+# Any: JSON.
+def raised(sets: RankSets, function: str, arguments: dict[str, Any]) -> str:
+    """What a rank alone raises."""
+    (ranks,) = sets.of(INTERCONNECTS["native"])
+    asked = {"function": function, "arguments": arguments}
+    (answer,) = ranks.run(ONE, "tests.ranks.rank_errors:tried", asked, doing=function)
+    return str(answer["error"])
 
 
 @pytest.mark.parametrize(
@@ -47,15 +48,20 @@ def lone_rank() -> Iterator[RankSets]:
         ("no_pair", r"hook own_no_pair: its build returns a function, not the pair \(state, hook\)"),
     ],
 )
-def test_a_hook_that_breaks_a_rule_is_told_so_by_name(lone_rank: RankSets, name: str, says: str) -> None:
-    with pytest.raises(RankFailure, match=says):
-        ask(lone_rank, Check.DDP_OPTIONS, ONE, hook=f"{HERE}:{name}", **CHECK)
+def test_a_hook_that_breaks_a_rule_is_told_so_by_name(two_ranks: RankSets, name: str, says: str) -> None:
+    assert re.search(says, raised(two_ranks, Check.DDP_OPTIONS.path, {"hook": f"{HERE}:{name}", **CHECK}))
 
 
-def test_another_dtype_is_told_of_16_bit_gradients_too(lone_rank: RankSets) -> None:
+def test_another_dtype_is_told_of_16_bit_gradients_too(two_ranks: RankSets) -> None:
     arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "float16", "option": "default"}
-    with pytest.raises(RankFailure, match=r"it returns torch.float32, the bucket holds torch.float16"):
-        ask(lone_rank, Check.SCENARIO, ONE, **arguments, kinds=["normal"], seed=0)
+    error = raised(two_ranks, Check.SCENARIO.path, {**arguments, "kinds": ["normal"], "seed": 0})
+    assert "it returns torch.float32, the bucket holds torch.float16" in error
+
+
+def test_what_a_hook_raises_fails_its_ranks() -> None:
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    with closing(sets), pytest.raises(RankFailure, match=r"raised .*hook raises, bucket 0 .* ArithmeticError"):
+        ask(sets, Check.DDP_OPTIONS, ONE, hook=f"{HERE}:raises", **CHECK)
 
 
 def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
@@ -119,8 +125,6 @@ def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:
 
 
 def test_a_hook_in_training_is_looked_at_before_it_is_measured(two_ranks: RankSets) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    config = f"{HERE}:claims_mean"
-    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=1, warmup=4)
-    with pytest.raises(RankFailure, match=r"hook own_short, bucket 0 .*: it returns"):
-        ranks.ask(WORLD, request, doing="training")
+    asked = TrainRequest(workload="vit_tiny", config=f"{HERE}:claims_mean", world=ONE.name, steps=1, warmup=4)
+    error = raised(two_ranks, asked.function, to_json(asked))
+    assert re.search(r"hook own_short, bucket 0 .*: it returns", error)

@@ -17,15 +17,11 @@ from fixtures.trace.recordings import read
 WORLD = parse_world("2cpu")
 
 
-def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny") -> Breakdown:
-    """Train two ranks under the profiler and return the breakdown of the traces in ``folder``."""
-    return with_buckets(ranks, config, folder, workload=workload)[0]
+Profiled = tuple[Breakdown, tuple[Bucket, ...]]
 
 
-def with_buckets(
-    ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny"
-) -> tuple[Breakdown, tuple[Bucket, ...]]:
-    """Like ``profile``, and return DDP's buckets."""
+def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_tiny") -> Profiled:
+    """Train two ranks under the profiler. Returns the breakdown of the traces in ``folder``, and DDP's buckets."""
     (launch,) = ranks.of(INTERCONNECTS["native"])
     traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
     request = TrainRequest(workload=workload, config=config, world=WORLD.name, steps=2, warmup=4, traces=traces)
@@ -40,9 +36,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ddp(two_ranks: RankSets, folder: Path) -> Breakdown:
-    """DDP with several buckets."""
+def several_buckets(two_ranks: RankSets, folder: Path) -> Profiled:
     return profile(two_ranks, "bucket_10mb", folder)
+
+
+@pytest.fixture(scope="module")
+def powersgd(two_ranks: RankSets, folder: Path) -> Profiled:
+    return profile(two_ranks, "powersgd_rank1", folder)
+
+
+@pytest.fixture(scope="module")
+def ddp(several_buckets: Profiled) -> Breakdown:
+    """DDP with several buckets."""
+    return several_buckets[0]
 
 
 def test_the_parts_are_the_step_on_every_rank_and_step(ddp: Breakdown) -> None:
@@ -66,18 +72,18 @@ def test_each_bucket_is_an_all_reduce(ddp: Breakdown) -> None:
     assert ddp.communication_ms > 0
 
 
-def test_a_hooks_later_all_reduces_on_gloos_own_threads_are_seen(two_ranks: RankSets, folder: Path) -> None:
-    assert profile(two_ranks, "powersgd_rank1", folder).all_reduces == 3
+def test_a_hooks_later_all_reduces_on_gloos_own_threads_are_seen(powersgd: Profiled) -> None:
+    assert powersgd[0].all_reduces == 3
 
 
 def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, folder: Path) -> None:
-    silent = profile(two_ranks, "no_comm", folder)
+    silent, _ = profile(two_ranks, "no_comm", folder)
     assert silent.all_reduces == 0
     assert silent.waiting() is None
 
 
 def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None:
-    waiting = profile(two_ranks, "ddp", folder, workload="tests.workloads_for_tests:late").waiting()
+    waiting = profile(two_ranks, "ddp", folder, workload="tests.workloads_for_tests:late")[0].waiting()
     assert waiting is not None
     assert waiting.late[1] >= waiting.collectives - 1
     assert waiting.percent > 50
@@ -103,9 +109,9 @@ def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:
 
 
 @pytest.fixture(scope="module")
-def bucketed(two_ranks: RankSets, folder: Path) -> Ledger:
+def bucketed(several_buckets: Profiled) -> Ledger:
     """The ledger of a config with several buckets."""
-    buckets = ledger(*with_buckets(two_ranks, "bucket_10mb", folder))
+    buckets = ledger(*several_buckets)
     assert buckets is not None
     return buckets
 
@@ -135,10 +141,8 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
         assert 0 <= sent.exposed_ms <= sent.duration_ms
 
 
-def test_a_hook_that_sends_several_collectives_a_bucket_is_not_told_bucket_by_bucket(
-    two_ranks: RankSets, folder: Path
-) -> None:
-    collectives = ledger(*with_buckets(two_ranks, "powersgd_rank1", folder))
+def test_a_hook_that_sends_several_collectives_a_bucket_is_not_told_bucket_by_bucket(powersgd: Profiled) -> None:
+    collectives = ledger(*powersgd)
     assert collectives is not None
     assert collectives.apart == "3 collectives a step for 1 bucket"
     assert len(collectives.sent) == 3

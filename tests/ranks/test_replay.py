@@ -1,4 +1,7 @@
-"""Replaying the check of a failed gradient test, also with a command that the previous release printed."""
+"""Replaying the check of a failed gradient test, also with a command that the previous release printed.
+
+That of a wrong hook is replayed with the command that a run prints in tests/runs/test_own_hooks.py.
+"""
 
 import json
 import sys
@@ -9,15 +12,15 @@ from tests.command_line import run
 
 
 @pytest.mark.parametrize(
-    ("module", "function", "scenario"),
-    [("fixtures.judge.again", "ways:check", "way"), ("fixtures.gradients.replay", "scenarios:check", "scenario")],
-)
-@pytest.mark.parametrize(
-    ("hook", "exit_code", "output"),
+    ("module", "function", "scenario", "hook", "exit_code", "output"),
     [
-        ("bf16", 0, "right\n"),
-        ("tests.hooks_for_tests:not_divided", 1, "rank 0, normal, step 0: delivers 2.00 x the mean"),
+        ("fixtures.gradients.replay", "scenarios:check", "scenario", "bf16", 0, "right\n"),
+        (
+            *("fixtures.judge.again", "ways:check", "way", "tests.hooks_for_tests:not_divided"),
+            *(1, "rank 0, normal, step 0: delivers 2.00 x the mean"),
+        ),
     ],
+    ids=["right", "former-and-wrong"],
 )
 def test_a_command_checks_the_scenario_again(
     module: str, function: str, scenario: str, hook: str, exit_code: int, output: str

@@ -12,6 +12,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from fixtures.records.measurement import Launch
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
+from tests.builders import SETTINGS
 
 # Live ranks
 
@@ -37,6 +38,15 @@ def steps_of(results: list[TrainResult]) -> list[int]:
 
 def test_a_steady_launch_measures_one_block(two_ranks: RankSets) -> None:
     assert steps_of(trained(two_ranks, "steady")) == [BLOCK, BLOCK]
+
+
+@pytest.mark.parametrize("workload", ["steady", "restless"])
+def test_the_launch_replays_the_rule(two_ranks: RankSets, workload: str) -> None:
+    """At the precision of a run, from what is kept of a launch: the slowest rank's steps."""
+    step_s = Launch.of(trained(two_ranks, workload, precision_percent=SETTINGS.precision_percent), Counter()).step_s
+    looks = [n for n in (8, 16) if n <= len(step_s) and is_precise_enough(step_s[:n], SETTINGS.precision_percent)]
+    # Where warm-up steps took over 80 ms, as on a busy machine, the window is 8 or 16 steps.
+    assert len(step_s) == min(looks) if looks else len(step_s) in (8, 16, 20)
 
 
 def test_without_a_precision_it_measures_all_steps(two_ranks: RankSets) -> None:

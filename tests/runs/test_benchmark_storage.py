@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +13,7 @@ import pytest
 from tests.command_line import QUICK, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.forked import pytest as forked_pytest
+from tests.saved_records import Record, edit, forget_canaries, ids_in, records_of
 from tests.workloads_for_tests import STEP_MS
 
 # Three tests: 1cpu-single, 1cpu-ddp, 2cpu-ddp.
@@ -28,19 +28,6 @@ STEADY = {STEP_MS: "40"}
 FIVE_TIMES_SLOWER = {STEP_MS: "200"}
 FIVE_TIMES_FASTER = {STEP_MS: "2"}
 ONLY_WHEN_TWICE_AS_SLOW = "--min-slowdown=100"
-
-# Any: records are JSON.
-Record = dict[str, Any]
-
-
-def records_of(storage: Path) -> dict[str, Record]:
-    """File name -> record, in the folder of the only instance in ``storage``."""
-    (folder,) = (path for path in storage.iterdir() if path.is_dir())
-    return {file.name: json.loads(file.read_text()) for file in sorted(folder.iterdir())}
-
-
-def ids_in(record: Record) -> list[str]:
-    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
 
 
 def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
@@ -65,14 +52,6 @@ def properties(suite: Path) -> dict[str, dict[str, str]]:
         case.get("name", ""): {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
         for case in cases
     }
-
-
-def edit(storage: Path, change: Callable[[Record], None]) -> None:
-    """Change the only record in ``storage``."""
-    (file,) = storage.glob("*/*.json")
-    record = json.loads(file.read_text())
-    change(record)
-    file.write_text(json.dumps(record))
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +148,7 @@ def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) 
     """A run five times slower than the first record, and a new test beside it, saved; its folder."""
     folder = tmp_path_factory.mktemp("slow")
     shutil.copytree(first[1], folder / "baselines")
-    edit(folder / "baselines", lambda record: record.pop("canaries"))  # a busy machine is to excuse nothing
+    edit(folder / "baselines", forget_canaries)
     outcome = pytest_perf(
         folder / "baselines",
         *(*SCALING, BF16, "-k", "single or bf16", ONLY_WHEN_TWICE_AS_SLOW, "--benchmark-save=slow"),

@@ -203,6 +203,23 @@ def four_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     )
 
 
+def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
+    no_storage: Path, my_project: dict[str, str]
+) -> None:
+    """That ranks import a user's modules is shown by tests/e2e/test_against.py and test_own_hooks.py."""
+    outcome = pytest_perf(
+        no_storage,
+        *("perf/test_throughput.py", "-v", "--workload=my_project.training:workload"),
+        *("-k", "ddp_default or powersgd_rank4", "--launches=1", "--steps=3", "--warmup=1"),
+        variables=my_project,
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r"\[mine-2cpu-ddp_default\] +\d+\.\d\d ms/step  no baseline", outcome.output)
+    reason = "powersgd_rank4 compresses from step 4 on: it needs --warmup 4 or more, got 1"
+    assert f"[mine-2cpu-powersgd_rank4] skipped: {reason}" in outcome.unwrapped
+    assert "1 passed, 1 skipped" in outcome.output
+
+
 def test_each_test_has_a_line_while_the_run_goes_on(four_tests: Outcome) -> None:
     assert four_tests.exit_code == 0, four_tests.output
     line = r"^\[{}/4\] {} +\d+\.\d\d ms/step  no baseline"

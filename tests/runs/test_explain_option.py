@@ -1,13 +1,12 @@
 """``--explain`` and ``--traces``: which tests get a profiled launch, and what ends a run before it measures."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
+from tests.saved_records import only_info
 
 STEADY = ("--workload", "tests.workloads_for_tests:steady")
 
@@ -15,12 +14,6 @@ STEADY = ("--workload", "tests.workloads_for_tests:steady")
 def perf(storage: Path, *arguments: str, step_ms: str = "20", only: str = "2cpu-ddp]") -> Outcome:
     variables = {"DDP_PERF_TESTS_STEP_MS": step_ms}
     return pytest_perf(storage, "perf/test_scaling.py", "-k", only, *STEADY, *QUICK, *arguments, variables=variables)
-
-
-def record(path: Path) -> dict[str, Any]:
-    (benchmark,) = json.loads(path.read_text())["benchmarks"]
-    info: dict[str, Any] = benchmark["extra_info"]
-    return info
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +34,7 @@ def test_a_test_that_passes_is_not(saved: tuple[Path, Outcome], tmp_path: Path) 
     outcome = perf(saved[0] / "baselines", "--min-slowdown=300", f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
     assert "where a step" not in outcome.output
-    assert "breakdown_ms" not in record(tmp_path / "run.json")
+    assert "breakdown_ms" not in only_info(tmp_path / "run.json")
 
 
 def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:

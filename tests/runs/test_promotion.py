@@ -70,8 +70,8 @@ def tonight(runs: Path) -> Path:
     return runs / "tonight.json"
 
 
-def promote(storage: Path, *arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
-    return command("promote", f"--storage={storage}", "--min-slowdown=100", *arguments, variables=variables)
+def promote(storage: Path, *arguments: str | Path, stdin: str = os.devnull) -> Outcome:
+    return command("promote", f"--storage={storage}", "--min-slowdown=100", *arguments, stdin=stdin)
 
 
 def files_in(storage: Path) -> list[str]:
@@ -180,15 +180,13 @@ def test_without_a_terminal_nothing_is_written_unless_told(storage: Path, tonigh
 @pytest.mark.parametrize(("answer", "files"), [("y", 2), ("yes", 2), ("n", 1), ("", 1), ("\x04", 1)])
 def test_on_a_terminal_it_asks(storage: Path, tonight: Path, answer: str, files: int) -> None:
     ours, theirs = pty.openpty()
-    command = [*PROMOTE, f"--storage={storage}", "--min-slowdown=100", str(tonight)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=subprocess.PIPE, text=True) as process:
-        os.write(ours, f"{answer}\n".encode() if answer != "\x04" else b"\x04")
-        output, _ = process.communicate(timeout=60)
+    os.write(ours, f"{answer}\n".encode() if answer != "\x04" else b"\x04")
+    outcome = promote(storage, tonight, stdin=os.ttyname(theirs))
     os.close(ours)
     os.close(theirs)
-    assert "write 1 record? [y/N]" in output
-    assert process.returncode == (0 if files == 2 else 1)
-    assert ("nothing was written" in output) == (files == 1)
+    assert "write 1 record? [y/N]" in outcome.output
+    assert outcome.exit_code == (0 if files == 2 else 1)
+    assert ("nothing was written" in outcome.output) == (files == 1)
     assert len(files_in(storage)) == files
 
 

@@ -5,12 +5,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from fixtures.matrix.canaries import HOST
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
+from tests.runs.failing_teardown import TEST
 from tests.runs.limited_by_host import LAUNCHES_S
 from tests.workloads_for_tests import STEP_MS
 
@@ -18,9 +20,9 @@ SUITE = ("perf/test_throughput.py", "-k=ddp or static or bucket_view", "--worklo
 ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
 
 
-def perf(storage: Path, *arguments: str) -> Outcome:
-    """Steps so long that a busy core, which makes some 5 ms longer, changes them by little."""
-    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120"})
+def perf(storage: Path, *arguments: str, **variables: str) -> Outcome:
+    """Of five tests."""
+    return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120", **variables})
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,7 @@ def judged_by(
     only: Callable[[str], bool] = lambda name: True,
     torch: str | None = None,
     arguments: tuple[str, ...] = (),
+    variables: dict[str, str] | None = None,
 ) -> tuple[Outcome, dict[str, Any]]:
     """A run now against a record in which these tests and canaries took less by these factors, and the launches of each
     test lie apart by ``apart`` to either side, which raises its threshold and no other; made with ``torch``. And
@@ -61,7 +64,7 @@ def judged_by(
     if torch is not None:
         record["environment"]["torch"] = torch
     file.write_text(json.dumps(record))
-    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments)
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}", *arguments, **(variables or {}))
     return outcome, json.loads((tmp_path / "now.json").read_text())
 
 
@@ -96,6 +99,29 @@ def test_a_test_slower_than_the_machine_explains_fails_at_the_end(recorded: Path
     assert "; canaries are slower as well: " in now["failed"][ONE]
 
 
+def test_a_slower_test_is_told_at_the_end_also_if_its_teardown_failed(recorded: Path, tmp_path: Path) -> None:
+    """Its own reports were passed on before it was decided."""
+    arguments = ("-p", "tests.runs.failing_teardown", f"--junitxml={tmp_path / 'junit.xml'}")
+    outcome, now = judged_by(
+        *(recorded, tmp_path),
+        tests=3,
+        canaries=50,
+        only=lambda name: name == ONE,
+        arguments=arguments,
+        variables={TEST: ONE},
+    )
+    assert outcome.exit_code == 1, outcome.output
+    assert list(now["failed"]) == [ONE]
+    (verdict,) = (one["extra_info"]["verdict"] for one in now["benchmarks"] if one["fullname"] == ONE)
+    assert verdict["word"] == "slower"
+    assert f"FAILED {ONE} - slower by " in outcome.output
+    assert f"ERROR {ONE} - RuntimeError: nothing can be torn down here" in outcome.output
+    assert "1 failed, 5 passed" in outcome.output
+    suite = ElementTree.parse(tmp_path / "junit.xml")
+    assert [failure.text for failure in suite.iter("failure") if "slower by " in (failure.text or "")]
+    assert [error for error in suite.iter("error") if "nothing can be torn down here" in (error.text or "")]
+
+
 FEW = ("-k", "bucket_view and not static")
 
 
@@ -125,6 +151,26 @@ def test_a_test_of_few_that_is_slower_beside_flat_canaries_fails(recorded: Path,
     outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=1, arguments=FEW)
     assert outcome.exit_code == 1, outcome.output
     assert list(now["failed"]) == [ONE]
+
+
+def test_a_night_in_which_all_tests_differ_both_ways_fails_none(recorded: Path, tmp_path: Path) -> None:
+    """As on another kind of host: the spread of all changes says so."""
+    storage = tmp_path / "baselines"
+    shutil.copytree(recorded, storage)
+    (file,) = storage.glob("*/*.json")
+    record = json.loads(file.read_text())
+    for benchmark, factor in zip(record["benchmarks"], (1.3, 1 / 1.3, 1.2, 1 / 1.2, 1), strict=True):
+        info = benchmark["extra_info"]
+        info["launch_medians_s"] = [t * factor for t in info["launch_medians_s"]]
+    file.write_text(json.dumps(record))
+    outcome = perf(storage, f"--benchmark-json={tmp_path / 'now.json'}")
+    now = json.loads((tmp_path / "now.json").read_text())
+    verdicts = [benchmark["extra_info"]["verdict"] for benchmark in now["benchmarks"]]
+    assert outcome.exit_code == 0, outcome.output
+    assert [verdict["word"] for verdict in verdicts] == ["unclear", "excused", "unclear", "excused", "unclear"]
+    for verdict in verdicts[:4]:
+        assert "; the changes of all tests lie " in verdict["reason"]
+        assert "times as far apart as usual, so the threshold is " in verdict["reason"]
 
 
 def test_new_software_makes_slower_canaries_no_excuse(recorded: Path, tmp_path: Path) -> None:

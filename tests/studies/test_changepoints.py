@@ -7,11 +7,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fixtures.stats import changepoints
 from tests.nightly_records import changes_in, nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 
 # Error rates and power
+
+
+@pytest.fixture(autouse=True)
+def fewer_permutations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A permutation test has a share alpha of false alarms for any number of permutations; with fewer it finds less.
+
+    They are enough for an alpha of 1 %: p is at least 1 / (permutations + 1).
+    """
+    monkeypatch.setattr(changepoints, "PERMUTATIONS", 399)
 
 
 def share(cases: int, happens: Callable[[int], bool]) -> tuple[float, float]:

@@ -1,6 +1,9 @@
 """Planted slowdowns: the workloads, and the tables of runs with them."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +35,15 @@ def test_a_planted_workload_takes_longer_by_the_plant(monkeypatch: pytest.Monkey
     monkeypatch.setenv(UNPLANTED, "1")
     assert planted_s >= 0.2
     assert planted_s - loss_s(SLOW) > 0.1
+
+
+def test_the_other_build_has_no_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    subprocess.run([sys.executable, "-m", "studies.planted", str(other)], check=True)
+    monkeypatch.setenv(MAX_CTAS, "4")
+    said = f"import os; print(os.environ['{UNPLANTED}'], os.environ.get('{MAX_CTAS}'))"
+    done = subprocess.run([other, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout == "1 None\n"
 
 
 def test_a_planted_workload_is_the_workload_under_a_name_of_its_own() -> None:

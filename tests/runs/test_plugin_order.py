@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,17 @@ import pytest
 import conftest
 from fixtures.report.progress import Progress
 from fixtures.session.benchmark_storage import BenchmarkStorage
-from tests.command_line import run
-from tests.e2e.shuffled_plugins import TEST
+from tests.command_line import QUICK
+from tests.forked import perf as pytest_perf
+from tests.runs.shuffled_plugins import SEED, SEEN
 
+TEST = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
+ARGUMENTS = (
+    *("perf", "-k", "test_scaling and 1cpu-ddp", "--workload=tests.workloads_for_tests:steady", "--instance=rack-7"),
+    *(*QUICK, "--explain=none", "-p", "tests.runs.shuffled_plugins"),
+)
 SEEDS = 10
-# One line of tests.e2e.shuffled_plugins. Any: JSON.
+# What came of a run. Any: JSON.
 Replay = dict[str, Any]
 # Hooks that several plugins have on one level, and why their order does not matter.
 INDEPENDENT = {
@@ -30,11 +35,23 @@ INDEPENDENT = {
 
 @pytest.fixture(scope="module")
 def replays(tmp_path_factory: pytest.TempPathFactory) -> list[Replay]:
-    """What came of judging one measurement again: first in the order of conftest.py, then in that of each seed."""
-    storage = tmp_path_factory.mktemp("baselines")
-    outcome = run(sys.executable, "-m", "tests.e2e.shuffled_plugins", str(storage), str(1 + SEEDS))
-    assert outcome.exit_code == 0, outcome.errors
-    return [json.loads(line) for line in outcome.output.splitlines()]
+    """What came of judging the same answers again: first in the order of conftest.py, then in that of each seed."""
+    folder = tmp_path_factory.mktemp("replays")
+
+    def replay(seed: int | None, *more: str) -> Replay:
+        variables = {SEEN: str(folder / "seen.json"), **({} if seed is None else {SEED: str(seed)})}
+        outcome = pytest_perf(folder / "baselines", *ARGUMENTS, *more, variables=variables)
+        lines = outcome.output.splitlines()
+        return {
+            **json.loads((folder / "seen.json").read_text()),
+            "exit_code": outcome.exit_code,
+            "progress": [line.split() for line in lines if line.startswith("[")],
+            # The last has the time that it took.
+            "sections": [line.strip("= ") for line in lines if line.startswith("===")][:-1],
+        }
+
+    assert replay(None, "--benchmark-save=first")["exit_code"] == 0
+    return [replay(seed) for seed in (None, *range(1, 1 + SEEDS))]
 
 
 def test_the_orders_differ(replays: list[Replay]) -> None:

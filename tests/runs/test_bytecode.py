@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import pytest_perf
+from tests.forked import perf as pytest_perf
 
 SAYS = "PYTHONDONTWRITEBYTECODE is set and torch has no bytecode here: each start of ranks compiles torch again, "
+# What Python makes of PYTHONDONTWRITEBYTECODE and PYTHONPYCACHEPREFIX when it starts.
+AS_STARTED = "import sys; sys.dont_write_bytecode, sys.pycache_prefix = {}, {!r}\n"
 
 
-@pytest.mark.parametrize(("dont_write", "compiled", "said"), [("1", False, 1), ("1", True, 0), ("", False, 0)])
+@pytest.mark.parametrize(("dont_write", "compiled", "said"), [(True, False, 1), (True, True, 0), (False, False, 0)])
 def test_the_header_says_when_torch_is_compiled_at_each_start(
-    tmp_path: Path, dont_write: str, compiled: bool, said: int
+    tmp_path: Path, dont_write: bool, compiled: bool, said: int
 ) -> None:
-    """PYTHONPYCACHEPREFIX is where bytecode is looked for."""
     import torch
 
     assert torch.__file__ is not None
@@ -22,7 +23,8 @@ def test_the_header_says_when_torch_is_compiled_at_each_start(
     if compiled:
         bytecode.parent.mkdir(parents=True)
         bytecode.with_name(f"__init__.{sys.implementation.cache_tag}.pyc").touch()
-    variables = {"PYTHONDONTWRITEBYTECODE": dont_write, "PYTHONPYCACHEPREFIX": str(tmp_path / "cache")}
-    outcome = pytest_perf(tmp_path, "perf/test_scaling.py", "--collect-only", variables=variables)
+    (tmp_path / "as_started.py").write_text(AS_STARTED.format(dont_write, str(tmp_path / "cache")))
+    arguments = ("perf/test_scaling.py", "--collect-only", "-p", "as_started")
+    outcome = pytest_perf(tmp_path, *arguments, variables={"PYTHONPATH": str(tmp_path)})
     assert outcome.exit_code == 0, outcome.errors
     assert outcome.output.count(SAYS) == said

@@ -1,0 +1,48 @@
+"""Records that runs have left in files: what is in them, and how one is edited."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Any: records are JSON.
+Record = dict[str, Any]
+
+
+def read(file: Path) -> Record:
+    record: Record = json.loads(file.read_text())
+    return record
+
+
+def records_of(storage: Path) -> dict[str, Record]:
+    """File name -> record, in the folder of the only instance in ``storage``."""
+    (folder,) = (path for path in storage.iterdir() if path.is_dir())
+    return {file.name: read(file) for file in sorted(folder.iterdir())}
+
+
+def ids_in(record: Record) -> list[str]:
+    return [benchmark["fullname"] for benchmark in record["benchmarks"]]
+
+
+def infos(record: Record) -> dict[str, Record]:
+    """Test's name without its file -> what the record says of it."""
+    return {benchmark["name"]: benchmark["extra_info"] for benchmark in record["benchmarks"]}
+
+
+def only_info(file: Path) -> Record:
+    """What the record of a single test says of it."""
+    (info,) = infos(read(file)).values()
+    return info
+
+
+def edit(storage: Path, change: Callable[[Record], object]) -> None:
+    """Change the only record in ``storage``."""
+    (file,) = storage.glob("*/*.json")
+    record = read(file)
+    change(record)
+    file.write_text(json.dumps(record))
+
+
+def forget_canaries(record: Record) -> None:
+    """A busy machine is to excuse nothing."""
+    del record["canaries"]
