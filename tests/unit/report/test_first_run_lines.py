@@ -52,6 +52,11 @@ def test_a_gpu_without_records_is_named() -> None:
     assert first_run_lines(unknown) == ["No baseline yet, and no record of the same GPU (NVIDIA L40S) in the storage."]
 
 
+def test_records_with_other_numbers_are_no_silence() -> None:
+    _, line = first_run_lines(replace(on_gpus(PRODUCT), expectations=()))
+    assert line == "    they have none of the numbers of this run"
+
+
 FINE = "the one number is as high as expected: matrix product 51 of 51 TFLOP/s"
 LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
 
