@@ -1,11 +1,13 @@
-"""The CPU's model and the cores that may be used."""
+"""The CPU's model, the cores that may be used, and who else uses them."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from fixtures.machine.cpu import cpu_model, usable_cores
+from fixtures.machine.cpu import HostLoad, HostWatch, cpu_model, usable_cores
 
 ALLOWED = len(os.sched_getaffinity(0))
 
@@ -40,3 +42,60 @@ def test_the_quota_of_a_container_limits_the_cores(tmp_path: Path, files: dict[s
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert usable_cores(tmp_path) == cores
+
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Kernel:
+    """The counters of a host with two cores, and a clock; both stand still until they are set."""
+
+    def __init__(self, stat: Path) -> None:
+        self.stat = stat
+        self.now_s = 0.0
+        self.used(0)
+
+    def used(self, seconds: float) -> None:
+        """All processes have used this much, half of it in the kernel."""
+        half = round(seconds * TICKS / 2)
+        self.stat.write_text(f"cpu  {half} 0 {half} 999999 0 7 7 0 0 0\ncpu0 1\ncpu1 1\nintr 5\n")
+
+    def watch(self) -> HostWatch:
+        return HostWatch(self.stat, clock=lambda: self.now_s)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    return Kernel(tmp_path / "stat")
+
+
+def test_the_load_is_what_others_used(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    kernel.used(15)
+    kernel.now_s = 10
+    load = watch.end()
+    assert load is not None
+    assert load.cores == 2
+    assert load.others == pytest.approx(1.5, abs=0.1)
+    assert load.is_busy
+
+
+def test_the_processes_of_this_run_are_no_load(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    burn = "import time\nwhile time.process_time() < 0.6: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    kernel.used(0.6)
+    kernel.now_s = 10
+    assert watch.end() == HostLoad(others=0, cores=2)
+
+
+def test_the_load_of_a_moment_or_of_an_unknown_kernel_is_not_known(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    kernel.used(8)
+    kernel.now_s = 4
+    assert watch.end() is None
+    kernel.stat.write_text("")
+    kernel.now_s = 10
+    assert watch.end() is None
+    kernel.stat.unlink()
+    assert kernel.watch().end() is None

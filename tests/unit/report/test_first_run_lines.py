@@ -1,0 +1,86 @@
+"""The paragraph on a run without a baseline, where no whole run shows it: tests/runs/test_first_run.py has the rest."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.records.expectations import Expectation, PastRun, Population
+from fixtures.records.limitations import Limitation
+from fixtures.records.quantities import Quantity, Rate
+from fixtures.records.schema import EnvironmentRecord
+from fixtures.report.first_run_lines import first_run_lines
+from fixtures.session.first_run import FirstRun
+
+CPU = FirstRun(instances=("2x-amd-epyc",), population=None, expectations=(), limitations=(), software=())
+BUSY = Limitation(kind="host", says="other processes used 1.3 of 2 cores meanwhile")
+CLOCKS = Limitation(kind="clocks", says="GPU 0: SM clock 1410 of 1980 MHz")
+PRODUCT = Quantity(
+    name="matrix_product_4096",
+    rate=Rate(says="matrix product", resource="compute", value=51.0, unit="TFLOP/s"),
+    ranks=4,
+    interconnect="native",
+    links=frozenset({"NV18"}),
+)
+SLOW = replace(PRODUCT, rate=replace(PRODUCT.rate, value=45.0))
+ONE = PastRun(instance="2x-nvidia-h200-nv18", environment=EnvironmentRecord(), quantities=(PRODUCT,))
+
+
+def on_gpus(now: Quantity, *limitations: Limitation, software: tuple[str, ...] = ()) -> FirstRun:
+    """One number next to one record."""
+    return FirstRun(
+        instances=("4x-nvidia-h200-nv18",),
+        population=Population(device="NVIDIA H200", runs=(ONE,)),
+        expectations=(Expectation(quantity=now, records=(PRODUCT,)),),
+        limitations=limitations,
+        software=software,
+    )
+
+
+def test_nothing_is_said_of_a_quiet_cpu_and_of_a_run_with_a_baseline() -> None:
+    assert first_run_lines(CPU) == first_run_lines(None) == []
+
+
+def test_a_busy_cpu_is_named() -> None:
+    assert first_run_lines(replace(CPU, limitations=(BUSY,))) == [
+        "No baseline yet. The machine was busy:",
+        "    other processes used 1.3 of 2 cores meanwhile",
+    ]
+
+
+def test_a_gpu_without_records_is_named() -> None:
+    unknown = replace(on_gpus(PRODUCT), population=Population(device="NVIDIA L40S"), expectations=())
+    assert first_run_lines(unknown) == ["No baseline yet, and no record of the same GPU (NVIDIA L40S) in the storage."]
+
+
+def test_records_with_other_numbers_are_no_silence() -> None:
+    _, line = first_run_lines(replace(on_gpus(PRODUCT), expectations=()))
+    assert line == "    they have none of the numbers of this run"
+
+
+FINE = "the one number is as high as expected: matrix product 51 of 51 TFLOP/s"
+LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (on_gpus(PRODUCT), FINE),
+        (on_gpus(PRODUCT, CLOCKS), FINE),
+        (on_gpus(SLOW, CLOCKS), LOW + CLOCKS.says),
+        (
+            on_gpus(SLOW),
+            LOW + "no cause was found; look for other work and low clocks with nvidia-smi, then run again",
+        ),
+        (
+            on_gpus(SLOW, software=("torch 2.11.0 -> 2.15.0",)),
+            LOW + "the software differs from that of the records: torch 2.11.0 -> 2.15.0",
+        ),
+        (on_gpus(PRODUCT, BUSY), f"{FINE} {BUSY.says}"),
+    ],
+    ids=["fine", "clocks without effect", "clocks", "no cause", "software", "unrelated"],
+)
+def test_a_low_number_has_its_cause_or_what_to_look_at(first: FirstRun, says: str) -> None:
+    head, *lines = first_run_lines(first)
+    assert head == "No baseline yet. Beside 1 record of the same GPU (NVIDIA H200) in the storage:"
+    assert all(line.startswith("    ") and len(line) <= 100 for line in lines)
+    assert " ".join(" ".join(lines).split()) == says
