@@ -262,7 +262,9 @@ def test_a_rank_that_does_not_come_up_is_named(
     assert not ranks.alive
 
 
-def test_only_the_set_that_failed_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_set_that_failed_is_started_again_and_all_that_are_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     messages: list[str] = []
     sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=messages.append)
@@ -278,6 +280,11 @@ def test_only_the_set_that_failed_is_started_again(tmp_path: Path, monkeypatch: 
         "starting 1 x 1 ranks ...",
     ]
     assert f"started in {sets.start_s:.1f} s" in messages
+    sets.renew()
+    assert reaper.state_of(pid) is None
+    assert sets.of(INTERCONNECTS["native"]) == [first, second]
+    assert run(second, ONE, "pid") != [pid]
+    (pid,) = run(second, ONE, "pid")
     sets.close()
     assert list(tmp_path.iterdir()) == []
     assert reaper.state_of(pid) is None
