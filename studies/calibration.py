@@ -237,14 +237,16 @@ def other_machines(noise: Noise, *, seed: int) -> list[Spread]:
 
 
 def run_scales(medians: Logs, prior: Priors) -> Logs:
-    """Vectorised ``run_scale``, shape (runs, 1); 1 for fewer than MIN_TESTS tests."""
+    """Vectorised ``run_scale`` for slower tests, shape (runs, 1); 1 for fewer than MIN_TESTS tests."""
     runs, tests = medians.shape[:2]
     if tests < MIN_TESTS:
         return np.ones((runs, 1))
     changes, errors, degrees = _changes(medians[..., -1, :], medians[..., :-1, :], prior)
     z = changes / errors
-    spread = np.median(abs(z - np.median(z, axis=1, keepdims=True)), axis=1, keepdims=True)
-    return np.maximum(1, spread / stats.t.ppf(0.75, degrees))
+    low, middle, high = np.quantile(z, (0.25, 0.5, 0.75), axis=1, keepdims=True)
+    spread = np.minimum(np.minimum(middle, 0) - low, high - middle)
+    scales: Logs = np.maximum(1, spread / stats.t.ppf(0.75, degrees))
+    return scales
 
 
 def similar(medians: Logs) -> Priors:

@@ -145,12 +145,38 @@ def test_fewer_launches_than_the_records_have_raise_the_threshold() -> None:
     assert [error**2 - between for error in errors] == pytest.approx([1e-4 * 2 / 3, 1e-4 / 6, 0, 0])
 
 
-def test_the_run_scale_is_the_spread_of_its_changes_and_no_less_than_one() -> None:
-    z = stats.t.ppf(np.linspace(0.01, 0.99, 99), 4)
-    changes = [LogChange(log=0.01 * float(value), error=0.01, degrees=4) for value in z]
-    assert run_scale(changes) == pytest.approx(1, abs=0.02)
-    assert run_scale([replace(change, log=3 * change.log + 0.5) for change in changes]) == pytest.approx(3, abs=0.06)
-    assert run_scale([replace(change, log=change.log / 10) for change in changes]) == 1
+SCATTERED = [LogChange(log=0.01 * float(z), error=0.01, degrees=4) for z in stats.t.ppf(np.linspace(0.01, 0.99, 99), 4)]
+
+
+def changed(factor: float, shift: float = 0.0) -> list[LogChange]:
+    return [replace(change, log=factor * change.log + shift) for change in SCATTERED]
+
+
+def test_the_run_scale_is_how_much_further_tests_lie_apart_than_unchanged_ones_and_no_less_than_one() -> None:
+    assert run_scale(SCATTERED) == pytest.approx(1, abs=0.02)
+    assert [run_scale(changed(3), faster=faster) for faster in (False, True)] == pytest.approx([3, 3], abs=0.1)
+    assert run_scale(changed(0.1)) == 1
+
+
+def test_tests_that_are_all_slower_by_different_amounts_widen_no_threshold_of_a_slower_test() -> None:
+    """Those of a faster one they do."""
+    slower = [replace(change, log=0.02 + 0.05 * number) for number, change in enumerate(SCATTERED[:5])]
+    assert run_scale(slower) == 1
+    faster = [replace(change, log=-change.log) for change in slower]
+    assert run_scale(faster, faster=True) == 1
+
+
+def test_a_common_change_widens_nothing() -> None:
+    assert run_scale(changed(1, shift=-0.5)) == pytest.approx(1, abs=0.02)
+    assert run_scale(changed(1, shift=0.5), faster=True) == pytest.approx(1, abs=0.02)
+
+
+def test_a_regression_in_half_of_the_tests_widens_no_threshold() -> None:
+    half = [replace(change, log=change.log + (0.1 if number % 2 else 0)) for number, change in enumerate(SCATTERED)]
+    assert run_scale(half) == 1
+
+
+def test_the_scale_multiplies_the_threshold() -> None:
     assert judge([0.1], [[0.1]], scale=3, min_slowdown_percent=0.1).threshold_percent == pytest.approx(
         100 * math.expm1(3 * math.log1p((judge([0.1], [[0.1]]).threshold_percent or 0) / 100))
     )
