@@ -137,15 +137,17 @@ class Priors:
     """Priors of the variance between runs of ln(time).
 
     variance: shape (runs, tests). degrees: of freedom, shape (runs, 1). most: bound of the degrees of Student's t.
+    least: smallest standard deviation between runs.
     """
 
     variance: Logs | float = WIDE.variance
     degrees: Logs | float = WIDE.degrees
     most: float = MAX_DEGREES
+    least: float = FLOOR
 
 
 FIXED = Priors()
-_BEFORE = Priors(most=math.inf)
+_BEFORE = Priors(most=math.inf, least=0)
 
 
 def rule(
@@ -177,7 +179,7 @@ def _changes(now: Logs, history: Logs, prior: Priors) -> tuple[Logs, Logs, Logs]
     degrees = np.asarray(prior.degrees + m - 1)
     squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((prior.degrees * np.asarray(prior.variance) + squares) / degrees)
-    s = np.maximum.reduce([s, np.full_like(s, FLOOR), error_now, np.sqrt((errors**2).mean(axis=-1))])
+    s = np.maximum.reduce([s, np.full_like(s, prior.least), error_now, np.sqrt((errors**2).mean(axis=-1))])
     return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, prior.most)
 
 

@@ -144,7 +144,7 @@ def history(noise: Noise, run: Window, records: Window, *, tests: int, seed: int
     steps = noise.draw(rng, tests, RECORDS + 1, LAUNCHES)
     before, now = records(steps[:, :-1], noise.step_s)[0], run(steps[:, -1:], noise.step_s)[0]
     medians = level + np.concatenate([before, now], axis=1)
-    prior = Priors(variance=float(medians[:, :-1].mean(axis=-1).var(axis=-1, ddof=1).mean()))
+    prior = Priors(variance=float(medians[:, :-1].mean(axis=-1).var(axis=-1, ddof=1).mean()), most=math.inf, least=0)
     changes, thresholds = rule(medians[None], alpha=ALPHA, tests=1, prior=prior, smallest=0)
     return Judged(changes=changes[0], thresholds=thresholds[0])
 

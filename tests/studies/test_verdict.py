@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.verdict import judge
+from fixtures.stats.verdict import MAX_DEGREES, judge
 
 # Simulated nights without a change: log step time = night N(0, 1 %) + launch N(0, 0.5 %) + step N(0, 3 %),
 # and 2 % of the steps take half as long again.
@@ -40,7 +40,7 @@ def called_slower(logs: Logs) -> NDArray[np.bool_]:
     squares = ((history - history.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((4 * 0.01**2 + squares) / (3 + m))
     s = np.maximum.reduce([s, errors[..., -1], np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))])
-    limit = stats.t.isf(0.01 / TESTS, 3 + m) * s * math.sqrt(1 + 1 / m)
+    limit = stats.t.isf(0.01 / TESTS, min(3 + m, MAX_DEGREES)) * s * math.sqrt(1 + 1 / m)
     slower: NDArray[np.bool_] = now - history.mean(axis=-1) > np.maximum(limit, math.log(1.01))
     return slower
 

@@ -34,7 +34,7 @@ def test_a_planted_workload_takes_longer_by_the_plant(monkeypatch: pytest.Monkey
     planted_s = loss_s(SLOW)
     monkeypatch.setenv(UNPLANTED, "1")
     assert planted_s >= 0.2
-    assert planted_s - loss_s(SLOW) > 0.1
+    assert planted_s - min(loss_s(SLOW) for _ in range(5)) > 0.1  # one may take long on a busy machine
 
 
 def test_the_other_build_has_no_plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
