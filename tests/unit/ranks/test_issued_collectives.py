@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from fixtures.ranks.issued_collectives import Collective, in_trace
+from fixtures.ranks.issued_collectives import Collective, agreed, in_trace
 
 
 def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
@@ -37,3 +37,28 @@ def test_what_carries_nothing_is_left_out(name: str) -> None:
 def test_one_that_nobody_knows_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown collective 'teleport' with 8 elements"):
         in_trace([nccl("teleport", "Float", 8)])
+
+
+SMALL, LARGE = (Collective(kind="allreduce", dtype=torch.float32, elements=elements) for elements in (38592, 2671114))
+
+
+def test_two_collectives_may_change_places_from_step_to_step() -> None:
+    assert sorted(agreed([SMALL, LARGE, LARGE, SMALL], 2), key=str) == sorted([SMALL, LARGE], key=str)
+
+
+def test_sizes_that_one_step_lacks_come_from_another() -> None:
+    issued = [SMALL, None, LARGE, None, LARGE, LARGE, SMALL, LARGE, None]
+    assert agreed(issued, 3) == [SMALL, LARGE, LARGE]
+
+
+@pytest.mark.parametrize(
+    ("issued", "steps"),
+    [([SMALL, LARGE, SMALL], 2), ([SMALL, SMALL, SMALL, LARGE], 2), ([SMALL, None, None, SMALL], 2), ([None, None], 2)],
+)
+def test_steps_that_differ_and_unknown_sizes_are_refused(issued: list[Collective | None], steps: int) -> None:
+    with pytest.raises(ValueError, match="differ"):
+        agreed(issued, steps)
+
+
+def test_a_step_without_collectives_has_none() -> None:
+    assert agreed([], 8) == []
