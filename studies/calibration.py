@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import MIN_TESTS, SHIFT_SHARE
+from fixtures.stats.common_shift import SHIFT_SHARE
 from fixtures.stats.prior import FLOOR, WIDE, Kind, Launches, Spread, fit
-from fixtures.stats.verdict import MAX_DEGREES
+from fixtures.stats.verdict import MAX_DEGREES, MIN_TESTS
 from studies import calibration_pairs
 
 Logs = NDArray[np.float64]

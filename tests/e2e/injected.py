@@ -33,10 +33,10 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _wide_model() -> "nn.Module":
-    """Its largest parameter, and so its largest bucket, has 4 MB, or 17."""
+    """Its largest parameter, and so its largest bucket, has 4 MB, or 26."""
     from torch import nn
 
-    width = 2048 if INJECTED else 1024
+    width = 2560 if INJECTED else 1024
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 64))
 
 

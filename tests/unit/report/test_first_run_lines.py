@@ -81,6 +81,6 @@ LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
 )
 def test_a_low_number_has_its_cause_or_what_to_look_at(first: FirstRun, says: str) -> None:
     head, *lines = first_run_lines(first)
-    assert head == "No baseline yet. Beside 1 record of the same GPU (NVIDIA H200) in the storage:"
+    assert head == "No baseline yet. Compared with 1 record of the same GPU (NVIDIA H200) in the storage:"
     assert all(line.startswith("    ") and len(line) <= 100 for line in lines)
     assert " ".join(" ".join(lines).split()) == says

@@ -431,8 +431,8 @@ def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
     half, three_quarters = close.threshold_percent, (3 * close.threshold_percent + far_apart.threshold_percent) / 4
     assert line == (
         f"this run would have caught a slowdown of {half:.1f} % in half of the tests, {three_quarters:.1f} % in three "
-        "quarters; 1 of 4 tests would show only more than 10 % (unclear): record more baselines, raise --launches, or "
-        "use --against"
+        "quarters; unclear: 1 of 4 tests, where only a slowdown over 10 % would have been caught: record more "
+        "baselines, raise --launches, or use --against"
     )
 
 
