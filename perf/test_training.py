@@ -7,14 +7,15 @@ from fixtures.matrix.hooks import find_hook
 LEAST_KEPT_PERCENT = 50
 
 
-def test_training(training: Training, lossy_hook: str) -> None:
-    effect = training(lossy_hook)
+def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
+    effect = training(lossy_hook, training_precision)
     assert effect.kept_percent > LEAST_KEPT_PERCENT
+    assert effect.least_precision_excess_percent < MOST_EXCESS_PERCENT
     if find_hook(lossy_hook).promise == "mean":
         assert effect.least_excess_percent < MOST_EXCESS_PERCENT
 
 
-def test_training_without_communication_is_told_apart(training: Training) -> None:
-    effect = training("no_comm")
+def test_training_without_communication_is_told_apart(training: Training, training_precision: str) -> None:
+    effect = training("no_comm", training_precision)
     assert effect.kept_percent < LEAST_KEPT_PERCENT
     assert effect.least_excess_percent > MOST_EXCESS_PERCENT

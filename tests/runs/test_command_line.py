@@ -18,6 +18,7 @@ from fixtures.matrix.workloads import WORKLOADS
 
 vit_tiny = replace(WORKLOADS["vit_tiny"], batch_size=8)
 all_reduce = replace(vit_tiny, name="all_reduce")
+autocast = replace(vit_tiny, name="vit_tiny_autocast")
 built_in = WORKLOADS["vit_tiny"]
 """
 WARNING = """
@@ -70,6 +71,20 @@ def test_ids_name_workload_world_and_config(every_test: list[str]) -> None:
     assert "perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]" in every_test
     assert "perf/test_buckets.py::test_buckets[vit_tiny-2cpu-bf16-bucket_50mb]" in every_test
     assert len(set(every_test)) == len(every_test)
+
+
+def test_a_precision_is_part_of_the_workloads_name_unless_it_is_fp32(no_storage: Path) -> None:
+    both = ("--precision=autocast", "--precision=fp32", "--precision=autocast")
+    ids = collected(no_storage, "-k", "(throughput and no_comm) or (training and fp16_wrapper)", *both)
+    name = "perf/test_throughput.py::test_throughput"
+    assert [test for test in ids if "throughput" in test] == [
+        f"{name}[vit_tiny_autocast-2cpu-no_comm]",
+        f"{name}[vit_tiny-2cpu-no_comm]",
+    ]
+    assert [test for test in ids if "training" in test] == [
+        "perf/test_training.py::test_training[fp16_wrapper-autocast]",
+        "perf/test_training.py::test_training[fp16_wrapper]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +153,10 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
             "the name 'vit_tiny' is the suite's own, and baselines go by the name: give yours another one",
         ),
         ("--workload=my_project.taken:all_reduce", "the name 'all_reduce' is the suite's own"),
+        ("--workload=my_project.taken:autocast", "the name 'vit_tiny_autocast' is the suite's own"),
+        ("--workload=vit_tiny@autocast", "--workload vit_tiny@autocast: choose the precision with --precision"),
+        ("--precision=fp8", "--precision: no precision named 'fp8': there are fp32, tf32, autocast"),
+        ("--precision=tf32", "--precision tf32 is computed by GPUs, this machine has none"),
         ("--launches=0", "--launches must be 1 or more, got 0"),
         ("--steps=0", "--steps must be 1 or more, got 0"),
         ("--recheck=-1", "--recheck must be 0 or more, got -1"),

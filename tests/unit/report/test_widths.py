@@ -124,7 +124,7 @@ def too_long(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("section", ["report", "against", "breakdown", "cost", "bandwidth", "advice"])
 def test_every_section_fits(everything: Run, section: str) -> None:
-    effects = {one.config: one for one in everything.training_effects}
+    effects = {(one.config, one.precision): one for one in everything.training_effects}
     printed = {
         "report": lambda: report_lines(everything, effects),
         "against": lambda: against_lines(everything),
