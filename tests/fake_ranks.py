@@ -84,6 +84,8 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1, "alone": 0.1},
         peak_memory_bytes=100_000_000 + rank,
+        capture_s=None,
+        graph_memory_bytes=None,
         bucket_bytes=[GRADIENT_BYTES] if ddp else [],
         buckets=[PARAMETERS] if ddp else [],
         wire_bytes_per_step=wire_bytes,
