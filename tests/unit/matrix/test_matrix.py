@@ -13,7 +13,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.utils.data import default_collate
 
 from fixtures.machine.instance import valid
-from fixtures.matrix.configs import BUCKETS, CONFIGS, FEEDS, SCALING, THROUGHPUT
+from fixtures.matrix.configs import BUCKETS, CONFIGS, FEEDS, GRAPHS, SCALING, SINGLE_GRAPHS, THROUGHPUT
 from fixtures.matrix.hook import whole
 from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -42,7 +42,7 @@ def test_every_entry_is_found_by_its_own_name(table: dict[str, Workload]) -> Non
 
 
 def test_no_two_configs_share_a_name() -> None:
-    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS]  # built before they go into a table, which would hide it
+    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS, *SINGLE_GRAPHS, *GRAPHS]  # built before they go into a table, which would hide it
     assert sorted(names) == sorted(CONFIGS)
 
 
