@@ -1,6 +1,7 @@
 """The operations of a sample, counted on models whose number is known."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +9,11 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import default_collate
 
+from fixtures.launch.heartbeat import Heartbeat
+from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.ranks.flops import flops_per_sample
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.flops import Flops, counted_flops, flops_per_sample
 
 WORKLOAD = replace(WORKLOADS["vit_tiny"], loss=lambda model, x: model(x).sum())
 
@@ -39,6 +43,31 @@ def test_attention_is_counted_on_the_cpu_too() -> None:
     x = torch.randn(1, 2, 6, 8, requires_grad=True)
     counted = flops_per_sample(WORKLOAD, Attention(), [x])
     assert counted["matrix product"] == (2 + 5) * 2 * 2 * 6 * 6 * 8
+
+
+class Uncountable(nn.Module):
+    """Refuses to run under a counter, and counts its forward passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.passes += 1
+        raise RuntimeError("no formula")
+
+
+def test_what_cannot_be_counted_has_the_reason_and_is_tried_once_for_a_workload_and_world(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(tmp_path / "heartbeat", 1)
+    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=heartbeat)
+    request = TrainRequest(workload="uncountable", config="ddp", world="1cpu", steps=1, warmup=1)
+    model = Uncountable()
+    for config in ("ddp", "single"):
+        flops = counted_flops(ctx, replace(request, config=config), WORKLOAD, model, [torch.randn(2, 8)])
+        assert flops == Flops(uncounted="RuntimeError: no formula")
+    assert model.passes == 1
+    counted_flops(ctx, replace(request, world="2cpu"), WORKLOAD, model, [torch.randn(2, 8)])
+    assert model.passes == 2
 
 
 def test_a_vision_transformer_takes_three_times_its_forward_pass() -> None:
