@@ -42,7 +42,8 @@ def test_every_entry_is_found_by_its_own_name(table: dict[str, Workload]) -> Non
 
 
 def test_no_two_configs_share_a_name() -> None:
-    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS, *SINGLE_GRAPHS, *GRAPHS]  # built before they go into a table, which would hide it
+    # Built before they go into a table, which would hide it.
+    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS, *SINGLE_GRAPHS, *GRAPHS]
     assert sorted(names) == sorted(CONFIGS)
 
 

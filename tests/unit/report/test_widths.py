@@ -146,6 +146,17 @@ def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> Non
     assert row.endswith("slower +125.0 %")
 
 
+def test_how_four_worlds_scale_fits_in_one_line() -> None:
+    worlds = [replace(busy("bucket_2000mb"), world=parse_world(f"{size}gpu")) for size in (2, 4, 6, 8)]
+    single = replace(busy("single"), world=parse_world("1gpu"))
+    run = Run(settings=SETTINGS)
+    for number, m in enumerate((single, *worlds)):
+        run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
+    printed = report_lines(run, {})
+    assert "scaling efficiency of the fastest lossless: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    assert too_long(printed) == []
+
+
 def test_the_table_of_gradients_fits() -> None:
     seen = [
         Outcome(test=f"test_gradients[{config}]", subjects=(f"hook {config}",), outcome=outcome, why="word " * 40)
