@@ -39,7 +39,7 @@ def test_a_gain_is_in_steps_per_second_with_its_interval() -> None:
     assert first.setting.config.name == "ctas_8-bucket_10mb"
     assert first.decided
     low, high = first.interval_percent
-    assert 0.6 < low < 0.9 < high < 1.2
+    assert 0.5 < low < 0.9 < high < 1.3
     assert low < first.gain_percent < high
 
 
