@@ -6,11 +6,11 @@ from fixtures.matrix.configs import GRAPHS, SINGLE_GRAPHS
 from fixtures.session.measure import Measure
 
 
-@pytest.mark.cells(GRAPHS, "largest")
+@pytest.mark.cells(GRAPHS, "largest", default=False)
 def test_graphs(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
 
 
-@pytest.mark.cells(SINGLE_GRAPHS, "every")
+@pytest.mark.cells(SINGLE_GRAPHS, "every", default=False)
 def test_single_graph(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
