@@ -151,7 +151,8 @@ HIGH_PRIORITY = "ProcessGroupNCCL: TORCH_NCCL_HIGH_PRIORITY set to 1\n"
     [
         (logs.V2_25_VARIABLES, {"NCCL_MAX_CTAS": "16", "NCCL_MIN_CTAS": "16"}),
         (logs.TEXT_VARIABLES, {"NCCL_ALGO": "Ring,Tree"}),
-        (logs.V2_29_OR_LATER_VARIABLES, {"NCCL_MAX_CTAS": "8", "NCCL_CTA_POLICY": "1"}),
+        (logs.V2_29_OR_LATER_VARIABLES, {"NCCL_MAX_CTAS": "8", "NCCL_CTA_POLICY": "EFFICIENCY"}),
+        (logs.CTA_POLICY_AS_OPTION, {"NCCL_CTA_POLICY": "2"}),
         (HIGH_PRIORITY + logs.V2_30_START, {"TORCH_NCCL_HIGH_PRIORITY": "1"}),
         (logs.V2_30_START, {}),
     ],
