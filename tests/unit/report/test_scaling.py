@@ -57,7 +57,7 @@ def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales(
     measurements = [
         *(SINGLE, measured("ddp", 9.6, world="1gpu")),
         *(measured("ddp", 9, world="2gpu"), measured("bucket_10mb", 9.5, world="2gpu")),
-        *(DDP, measured("bucket_10mb", 7.9), measured("bf16", 9.9), NO_COMM),
+        *(DDP, measured("bucket_10mb", 7.9), measured("bf16", 9.9), NO_COMM, measured("graph-bucket_10mb", 9.9)),
         *(measured("single", 20, world="1gpu", workload="resnet50"), measured("ddp", 19, workload="resnet50")),
         measured("ddp", 5, interconnect="shm"),
     ]
