@@ -19,6 +19,8 @@ from fixtures.report.config_columns import COLUMNS
 MEANINGS = {
     "config": "How the model is wrapped in DDP. The same word selects it with -k.",
     "steps/s": "The same as training steps a second. Higher is better.",
+    "samples a step": "Samples a step of all ranks: the effective batch. Shown where it differs.",
+    "samples per s": "Samples a second of all ranks. Shown where the effective batch differs.",
     "samples/s": "Samples a second of all ranks together.",
     "ms/step": "Milliseconds a step, on the slowest rank: the geometric mean of the launches' medians.",
     "spread %": "Slowest launch against fastest launch. Smaller differences mean nothing.",
