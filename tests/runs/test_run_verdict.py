@@ -34,6 +34,16 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return storage
 
 
+def test_a_torn_record_of_another_instance_is_named(recorded: Path, tmp_path: Path) -> None:
+    storage = shutil.copytree(recorded, tmp_path / "baselines")
+    (storage / "another").mkdir()
+    (storage / "another" / "0001_torn.json").write_text("{")
+    outcome = perf(storage)
+    assert outcome.exit_code == 0, outcome.output
+    assert "another/0001_torn.json" in outcome.unwrapped
+    assert "its instance had no part in the thresholds of this run: mend or remove the file" in outcome.unwrapped
+
+
 def judged_by(
     recorded: Path,
     tmp_path: Path,
