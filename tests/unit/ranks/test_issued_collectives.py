@@ -8,7 +8,6 @@ import torch
 
 from fixtures.ranks.issued_collectives import Collective, agreed, in_trace
 
-
 OF_4 = partial(Collective, elements=100, group=4)
 
 
