@@ -84,11 +84,11 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         },
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1, "alone": 0.1},
-        peak_memory_bytes=100_000_000 + rank,
+        peak_memory_bytes=(70_000_000 if config.in_fsdp2 else 100_000_000) + rank,
         capture_s=None,
         graph_memory_bytes=None,
-        bucket_bytes=[GRADIENT_BYTES] if ddp else [],
-        buckets=[PARAMETERS] if ddp else [],
+        bucket_bytes=[GRADIENT_BYTES] if ddp and not config.in_fsdp2 else [],
+        buckets=[PARAMETERS] if ddp and not config.in_fsdp2 else [],
         wire_bytes_per_step=wire_bytes,
         wire_dtype="bfloat16" if lossy else "float32",
         issued_bytes_per_step=wire_bytes if asked.traces and world.size > 1 else None,
@@ -96,10 +96,13 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         gradient_error=(2e-3 if lossy else 0.0) if asked.check_gradients and ddp else None,
         gradient_lossless=not lossy if asked.check_gradients and ddp else None,
         gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
-        backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
+        backward_alone_s=[0.0005] * 5
+        if asked.time_no_sync and ddp and world.size > 1 and not config.in_fsdp2
+        else None,
         workload_fingerprint=_fingerprint(find_workload(asked.workload)),
         hook_options={},
         flops_per_sample={"matrix product": FLOPS_PER_SAMPLE, "convolution": 0} if asked.count_flops else None,
+        sharded_blocks=["layers"] if config.in_fsdp2 else [],
     )
 
 

@@ -1,4 +1,4 @@
-"""Code inside a rank for test_sharding.py: a measured config, and the lines for users to paste, trained side by side."""
+"""Code inside a rank for test_sharding.py: a measured config, and the lines for users to paste."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -67,8 +67,16 @@ def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, A
 @pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one"])
 def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSets, config: str) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    options = {"check_gradients": True, "time_no_sync": True, "count_flops": True}
-    request = TrainRequest(workload="vit_tiny", config=config, world="2cpu", steps=2, warmup=2, **options)
+    request = TrainRequest(
+        workload="vit_tiny",
+        config=config,
+        world="2cpu",
+        steps=2,
+        warmup=2,
+        check_gradients=True,
+        time_no_sync=True,
+        count_flops=True,
+    )
     for answer in ranks.ask(WORLD, request, doing=config):
         assert answer.gradient_lossless
         assert answer.gradient_error is not None
