@@ -18,8 +18,7 @@ QUICK = (STEADY, "--launches=2", "--steps=3", "--warmup=4")
 
 def run(folder: Path, *arguments: str, gpus: bool = True) -> Outcome:
     on_gpus = ("-p", "tests.fake_gpus") if gpus else ()
-    fakes = (*on_gpus, "-p", "tests.fake_ranks")
-    return perf(folder / "baselines", FILE, *QUICK, *fakes, *arguments, variables=machine() if gpus else {})
+    return perf(folder / "baselines", FILE, *QUICK, *on_gpus, *arguments, variables=machine() if gpus else {})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.configs import SHARDING
+from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.sharding import sharding_lines
 from fixtures.session.comparison import best_of, fastest_lossless
@@ -57,9 +58,24 @@ def test_one_launch_decides_nothing_about_time() -> None:
     assert line == f"{saved}; nothing clearly saves time"
 
 
-def test_unknown_memory_is_no_saving() -> None:
-    (line,) = sharding_lines(table({"zero1": (0.09, None)}))
-    assert line == "nothing saves memory against adamw; zero1 saves 10.0 % time"
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.09, None), "zero1 saves 10.0 % time against adamw"),
+        ((0.09, 6.0), "nothing saves memory against adamw; zero1 saves 10.0 % time"),
+        ((0.09, 3.0), "zero1 saves 3 GB (50 %) a rank against adamw, takes 10.0 % less time"),
+        ((0.11, None), "nothing clearly saves time against adamw"),
+    ],
+)
+def test_memory_and_time_are_named_once_where_they_are_known(
+    numbers: tuple[float, float | None], expected: str
+) -> None:
+    assert sharding_lines(table({"zero1": numbers})) == [expected]
+
+
+def test_the_memory_of_a_process_on_the_cpu_is_that_of_earlier_configs_too() -> None:
+    on_cpu = [replace(m, world=parse_world("2cpu")) for m in table({"fsdp2": (0.112, 3.9)})]
+    assert sharding_lines(on_cpu) == ["nothing clearly saves time against adamw"]
 
 
 def test_a_disturbed_run_says_nothing_about_time() -> None:
