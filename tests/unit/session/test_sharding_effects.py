@@ -67,9 +67,7 @@ def test_one_launch_decides_nothing_about_time() -> None:
         ((0.11, None), "nothing clearly saves time against adamw"),
     ],
 )
-def test_memory_and_time_are_named_once_where_they_are_known(
-    numbers: tuple[float, float | None], expected: str
-) -> None:
+def test_memory_and_time_are_named_where_they_are_known(numbers: tuple[float, float | None], expected: str) -> None:
     assert sharding_lines(table({"zero1": numbers})) == [expected]
 
 
