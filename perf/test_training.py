@@ -1,6 +1,9 @@
 """Does training with a lossy hook still learn?   pytest perf -k training"""
 
-from fixtures.gradients.training import MOST_EXCESS_PERCENT, Training
+import pytest
+
+from fixtures.gradients.training import EVERY, MOST_EXCESS_PERCENT, STEPS, Training, TrainingAtEqualSamples
+from fixtures.matrix.configs import FEWER_EXCHANGES, find_config
 from fixtures.matrix.hooks import find_hook
 
 # Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
@@ -19,3 +22,14 @@ def test_training_without_communication_is_told_apart(training: Training, traini
     effect = training("no_comm", training_precision)
     assert effect.kept_percent < LEAST_KEPT_PERCENT
     assert effect.least_excess_percent > MOST_EXCESS_PERCENT
+
+
+@pytest.mark.parametrize("fewer", FEWER_EXCHANGES)
+def test_training_with_fewer_exchanges(training_at_equal_samples: TrainingAtEqualSamples, fewer: str) -> None:
+    """It learns at least as much as plain training in as many optimizer steps, which see fewer samples."""
+    effect = training_at_equal_samples(fewer)
+    optimizer_steps = STEPS // find_config(fewer).batches_per_step
+    if optimizer_steps == STEPS:
+        assert effect.kept_percent > LEAST_KEPT_PERCENT
+    else:
+        assert effect.curve[-1] < effect.reference_curve[optimizer_steps // EVERY]

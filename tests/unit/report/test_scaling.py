@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.session.comparison import is_faster, on_one_device
@@ -56,7 +57,7 @@ def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales(
     measurements = [
         *(SINGLE, measured("ddp", 9.6, world="1gpu")),
         *(measured("ddp", 9, world="2gpu"), measured("bucket_10mb", 9.5, world="2gpu")),
-        *(DDP, measured("bucket_10mb", 7.9), measured("bf16", 9.9), NO_COMM),
+        *(DDP, measured("bucket_10mb", 7.9), measured("bf16", 9.9), NO_COMM, measured("graph-bucket_10mb", 9.9)),
         *(measured("single", 20, world="1gpu", workload="resnet50"), measured("ddp", 19, workload="resnet50")),
         measured("ddp", 5, interconnect="shm"),
     ]
@@ -84,6 +85,12 @@ def test_on_one_gpu_ddp_costs_what_was_measured() -> None:
     table = lines(ALONE, on_one("ddp", 103.1, 103, 103.2))
     advice = "one GPU: train without DDP, it costs 3.0 % (ddp against single)"
     assert [line for line in table if line.startswith("one ")] == [advice]
+
+
+def test_ddp_in_a_cuda_graph_is_not_compared_with_one_gpu_without_a_graph() -> None:
+    graph = next(name for name, config in CONFIGS.items() if config.graph and config.ddp and config.hook == "none")
+    found = on_one_device([ALONE, on_one("ddp", 103.1, 103, 103.2), on_one(graph, 80, 80.1, 80.2)])
+    assert [one.ddp.config.name for one in found] == ["ddp"]
 
 
 @pytest.mark.parametrize(
