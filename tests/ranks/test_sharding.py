@@ -89,10 +89,16 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
 
 
 @pytest.mark.parametrize(
-    ("workload", "reason"), [("narrow", "fsdp2 needs blocks: the model has no"), ("experts", "a rank uses")]
+    ("config", "workload", "reason"),
+    [
+        ("fsdp2", "narrow", "fsdp2 needs blocks: the model has no nn.ModuleList or nn.Sequential of several"),
+        ("fsdp2_one", "experts", "fsdp2_one needs gradients of the same parameters on all ranks"),
+        ("fsdp2_one", "mixed", "fsdp2_one needs parameters of one dtype, the model has bfloat16 and float32"),
+        ("zero1", "mixed", "zero1 needs parameters of one dtype, the model has bfloat16 and float32"),
+    ],
 )
-def test_a_model_that_cannot_be_sharded_by_block_says_why(two_ranks: RankSets, workload: str, reason: str) -> None:
+def test_a_model_that_cannot_be_sharded_says_why(two_ranks: RankSets, config: str, workload: str, reason: str) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     reference = f"tests.workloads_for_tests:{workload}"
     with pytest.raises(CannotRun, match=reason):
-        ranks.ask(WORLD, TrainRequest(workload=reference, config="fsdp2", world="2cpu", steps=1, warmup=1), doing="x")
+        ranks.ask(WORLD, TrainRequest(workload=reference, config=config, world="2cpu", steps=1, warmup=1), doing=config)
