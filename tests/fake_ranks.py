@@ -68,7 +68,8 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     asked = TrainRequest(**arguments)
     config = find_config(asked.config)
     lossy = config.hook in ("bf16", "fp16")
-    ddp = asked.config != "single"
+    wrapped = asked.config != "single"
+    ddp = wrapped and not config.in_fsdp2
     # Nor do two configs.
     own = 1 + 1e-6 * (zlib.crc32(f"{asked.config} {world.name}".encode()) % 1000)
     apart = (0, 1) if asked.workload.endswith(":restless") else (0, 0.001, 0.002)
@@ -84,7 +85,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         },
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1, "alone": 0.1},
-        peak_memory_bytes=100_000_000 + rank,
+        peak_memory_bytes=(70_000_000 if config.in_fsdp2 else 100_000_000) + rank,
         capture_s=None,
         graph_memory_bytes=None,
         bucket_bytes=[GRADIENT_BYTES] if ddp else [],
@@ -93,13 +94,14 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         wire_dtype="bfloat16" if lossy else "float32",
         issued_bytes_per_step=wire_bytes if asked.traces and world.size > 1 else None,
         issued_dtypes=["float32"] if asked.traces and world.size > 1 else None,
-        gradient_error=(2e-3 if lossy else 0.0) if asked.check_gradients and ddp else None,
-        gradient_lossless=not lossy if asked.check_gradients and ddp else None,
+        gradient_error=(2e-3 if lossy else 0.0) if asked.check_gradients and wrapped else None,
+        gradient_lossless=not lossy if asked.check_gradients and wrapped else None,
         gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
         backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
         workload_fingerprint=_fingerprint(find_workload(asked.workload)),
         hook_options={},
         flops_per_sample={"matrix product": FLOPS_PER_SAMPLE, "convolution": 0} if asked.count_flops else None,
+        sharded_blocks=["layers"] if config.in_fsdp2 else [],
     )
 
 

@@ -13,8 +13,9 @@ from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 
-# With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines.
-WRAPPED = [name for name, config in CONFIGS.items() if config.ddp and not config.variables]
+# With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an
+# optimizer are in test_sharding.py.
+WRAPPED = [name for name, config in CONFIGS.items() if config.ddp and not config.variables and config.optimizer is None]
 TWO_RANKS = World(backend="gloo", size=2)
 
 

@@ -1,4 +1,4 @@
-"""``wire_bytes_per_step`` equals the kernel's count, on two live ranks."""
+"""``wire_bytes_per_step`` equals the kernel's count, on two live ranks over gloo."""
 
 import pytest
 
@@ -20,7 +20,13 @@ def wire(two_ranks: RankSets, config: str, *, buffer_bytes: int = 0) -> dict[str
 
 @pytest.mark.parametrize(
     ("config", "expected"),
-    [("ddp", 2 * GRADIENTS), ("bf16", GRADIENTS), ("fp16", GRADIENTS), ("bucket_10mb", 2 * GRADIENTS)],
+    [
+        ("ddp", 2 * GRADIENTS),
+        ("bf16", GRADIENTS),
+        ("fp16", GRADIENTS),
+        ("bucket_10mb", 2 * GRADIENTS),
+        ("fsdp2_one", 3 * GRADIENTS),
+    ],
 )
 def test_what_is_predicted_crosses_the_wire(two_ranks: RankSets, config: str, expected: int) -> None:
     answer = wire(two_ranks, config)

@@ -23,6 +23,7 @@ def test_only_code_in_a_rank_imports_torch_at_the_top() -> None:
 IMPORT_TORCH_WHEN_CALLED = {
     "fixtures.matrix.workloads",
     "fixtures.matrix.hooks",
+    "fixtures.matrix.optimizers",
     "fixtures.gradients.cases.ddp_options",
     "fixtures.gradients.cases.optimizers",
 }

@@ -22,6 +22,8 @@ from fixtures.matrix.configs import (
     EVERY,
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
+    SHARDING,
+    Config,
 )
 from fixtures.matrix.hook import whole
 from fixtures.matrix.hooks import HOOKS, low_rank
@@ -230,6 +232,48 @@ def test_memory_of_nccl_is_for_ranks_that_use_nccl() -> None:
     for world in ("1gpu", "2cpu"):
         reason = f"comm_mem-bucket_25mb is a setting of NCCL, over which {world} sends nothing"
         assert config.why_not(parse_world(world), warmup=10) == reason
+
+
+def test_sharding_is_for_several_ranks_and_two_groups_for_four_or_more() -> None:
+    one, two, three, four = (World(backend="nccl", size=size) for size in (1, 2, 3, 4))
+    for name in SHARDING:
+        reason = CONFIGS[name].why_not(one, warmup=10)
+        assert reason == (f"{name} shards over several ranks, 1gpu has 1" if CONFIGS[name].sharding else None)
+        assert CONFIGS[name].why_not(four, warmup=10) is None
+    divided = "hsdp shards within two groups of two or more ranks, {} cannot be divided so"
+    assert CONFIGS["hsdp"].why_not(two, warmup=10) == divided.format("2gpu")
+    assert CONFIGS["hsdp"].why_not(three, warmup=10) == divided.format("3gpu")
+    assert CONFIGS["fsdp2"].why_not(two, warmup=10) is None
+
+
+def test_a_sharded_config_names_its_optimizer() -> None:
+    with pytest.raises(ValueError, match="config 'mine': fsdp2 needs an optimizer"):
+        Config(name="mine", sharding="fsdp2")
+
+
+def test_lines_of_an_optimizer_follow_those_of_ddp() -> None:
+    assert CONFIGS["adamw_fused"].lines()[2:] == (
+        "from torch.optim import AdamW",
+        "optimizer = AdamW(model.parameters(), lr=0.0001, fused=True)",
+    )
+
+
+def test_lines_of_fsdp2_take_the_place_of_ddp() -> None:
+    assert CONFIGS["fsdp2"].lines(blocks=("encoder.layers",)) == (
+        "from torch.distributed.fsdp import fully_shard",
+        'for block in model.get_submodule("encoder.layers").children():',
+        "    fully_shard(block)",
+        "fully_shard(model)",
+        "from torch.optim import AdamW",
+        "optimizer = AdamW(model.parameters(), lr=0.0001)",
+    )
+    assert CONFIGS["hsdp"].lines(blocks=("blocks",))[2:7] == (
+        'mesh = init_device_mesh("cuda", (2, get_world_size() // 2), mesh_dim_names=("replicate", "shard"))',
+        "from torch.distributed.fsdp import fully_shard",
+        'for block in model.get_submodule("blocks").children():',
+        "    fully_shard(block, mesh=mesh)",
+        "fully_shard(model, mesh=mesh)",
+    )
 
 
 @example([((4, 4), 4)], 1)  # half exactly, which is not less than half

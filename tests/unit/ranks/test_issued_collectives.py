@@ -1,11 +1,14 @@
 """The collectives of a step as the backend notes them: NCCL's words in a trace, and gloo's, live."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 from fixtures.ranks.issued_collectives import Collective, agreed, in_trace
+
+OF_4 = partial(Collective, elements=100, group=4)
 
 
 def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
@@ -17,16 +20,29 @@ def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "dtype", "expected", "bytes_of_4_ranks"),
     [
-        ("allreduce", "BFloat16", Collective(kind="allreduce", dtype=torch.bfloat16, elements=100), 1200),
-        ("_allgather_base", "Byte", Collective(kind="allgather", dtype=torch.uint8, elements=100), 1200),
-        ("all_to_all", "Char", Collective(kind="alltoall", dtype=torch.int8, elements=100), 300),
-        ("_reduce_scatter_base", "Half", Collective(kind="reducescatter", dtype=torch.float16, elements=100), 600),
-        ("broadcast", "Float", Collective(kind="broadcast", dtype=torch.float32, elements=100), 1200),
+        ("allreduce", "BFloat16", OF_4(kind="allreduce", dtype=torch.bfloat16), 1200),
+        ("_allgather_base", "Byte", OF_4(kind="allgather", dtype=torch.uint8), 1200),
+        ("all_to_all", "Char", OF_4(kind="alltoall", dtype=torch.int8), 300),
+        (
+            "_reduce_scatter_base",
+            "Half",
+            OF_4(kind="reducescatter", dtype=torch.float16),
+            600,
+        ),
+        ("broadcast", "Float", OF_4(kind="broadcast", dtype=torch.float32), 1200),
     ],
 )
 def test_a_collective_of_nccl_is_read(name: str, dtype: str, expected: Collective, bytes_of_4_ranks: int) -> None:
     assert in_trace([nccl(name, dtype, 100)]) == [expected]
     assert expected.bytes_sent(4) == bytes_of_4_ranks
+
+
+def test_each_of_several_groups_sends() -> None:
+    """FSDP2 in two groups of four: an all-gather within each, an all-reduce of shards between them."""
+    gathered = Collective(kind="allgather", dtype=torch.float32, elements=100, group=4)
+    reduced = Collective(kind="allreduce", dtype=torch.float32, elements=100, group=2)
+    assert gathered.bytes_sent(8) == 2 * 3 * 1600
+    assert reduced.bytes_sent(8) == 4 * 2 * 400
 
 
 @pytest.mark.parametrize("name", ["wait", "barrier", "init"])

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure, RankFault
 from fixtures.report.breakdown import COLUMNS, BreakdownRow, breakdown_lines, remarks
+from fixtures.report.breakdown_columns import findings
 from fixtures.session.explanation import Explanation, until_it_is_the_measured_step
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -112,6 +113,17 @@ def test_lateness_that_is_no_ranks_own_or_costs_nothing_is_not_said(breakdown: B
 
 def test_a_table_of_even_steps_has_no_remarks() -> None:
     assert beside(on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62) == ("+0.4", "")
+
+
+def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
+    first, second, third = all_reduces(1500, 2500, 800)
+    sharded = (replace(first, what="all_gather"), replace(second, what="all_gather"), third)
+    breakdown = on_ranks(
+        (replace(step(80, 5, 0, 4.62), collectives=(*sharded, replace(third, what="reduce_scatter"))),)
+    )
+    assert beside(breakdown, 89.62)[1] == "2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms"
+    assert breakdown.collectives_ms == {"all_gather": 4.0, "all_reduce": 0.8, "reduce_scatter": 0.8}
+    assert "other collectives a step: 2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms" in findings(breakdown)
 
 
 # Below the table

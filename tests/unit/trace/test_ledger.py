@@ -146,6 +146,14 @@ def test_a_ledger_without_buckets_says_why() -> None:
     assert "it reports their parameters only after it has rebuilt them" in str(of_ddp_default().apart)
 
 
+def test_a_sharded_model_has_no_buckets_to_match() -> None:
+    (rank,) = on_ranks((step(80, 5, 0, 5),)).ranks
+    gathered = Collective(what="all_gather", ns=1000, start_ns=0, ready_ns=None, exposed_ns=0)
+    found = ledger(on_ranks((replace(rank.steps[0], collectives=(gathered,)),)))
+    assert found is not None
+    assert found.apart == "a sharded model has no buckets"
+
+
 def test_a_bucket_whose_largest_parameter_is_over_the_cap_is_reported() -> None:
     found = of_ddp_default(HEAD, LAYER)
     assert unwrapped(ledger_lines(found, cap_bytes=10 << 20))[-1] == (

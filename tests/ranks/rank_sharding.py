@@ -1,0 +1,105 @@
+"""Code inside a rank for test_sharding.py: a measured config, and the lines for users to paste."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import parse_world
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.issued_collectives import Issued, collectives
+from fixtures.ranks.loop import build_optimizer
+from fixtures.ranks.sharding import is_sharded, with_optimizer
+from fixtures.ranks.wrapping import wrap
+
+_STEPS = 5
+
+
+class Block(nn.Module):
+    """33 rows cannot be shared equally by two ranks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(33, 16), nn.Linear(16, 33)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.out(self.into(x).tanh())  # type: ignore[no-any-return]  # nn.Module.__call__ is Any
+
+
+class Blocks(nn.Module):
+    """Layers before and after three blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.Linear(48, 33)
+        self.layers = nn.ModuleList(Block() for _ in range(3))
+        self.after = nn.Linear(33, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.before(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.after(x)  # type: ignore[no-any-return]  # nn.Module.__call__ is Any
+
+
+def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
+    """Return ``before``, and ``measured`` and ``pasted``: the weights after some steps.
+
+    And the bytes of a step: ``predicted``, and ``issued`` by its collectives; the ``blocks``; whether FSDP2 is used.
+    """
+    asked = CONFIGS[config]
+    model = _model()
+    before = _weights(model)
+    workload = with_optimizer(replace(WORKLOADS["vit_tiny"], model=_model), asked)
+    wrapped = wrap(model, workload, asked, parse_world(world), ctx.device)
+    batches = _batches(ctx.rank)
+    optimizer = build_optimizer(ctx, workload, model)
+    _train(wrapped.module, optimizer, batches, _STEPS)
+    measured = _weights(model)
+    issued = Issued.of(
+        collectives(lambda: _train(wrapped.module, optimizer, batches, 1)), ranks=parse_world(world).size
+    )
+    blocks = wrapped.shards.blocks if wrapped.shards else ()
+    names: dict[str, Any] = {"model": _model()}
+    lines = asked.lines(on_gpu=False, blocks=blocks)
+    exec("\n".join(lines), names)
+    _train(names["model"], names["optimizer"], _batches(ctx.rank), _STEPS)
+    return {
+        "before": before,
+        "measured": measured,
+        "pasted": _weights(names["model"]),
+        "predicted": wrapped.wire_bytes(find_hook(asked.hook), parse_world(world)),
+        "issued": issued.bytes_sent,
+        "blocks": list(blocks),
+        "in_fsdp2": [is_sharded(wrapped.module), is_sharded(names["model"])],
+    }
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(0)
+    return Blocks()
+
+
+def _batches(rank: int) -> Iterator[Tensor]:
+    generator = torch.Generator().manual_seed(rank)
+    while True:
+        yield torch.randn(4, 48, generator=generator)
+
+
+def _train(model: nn.Module, optimizer: Optimizer, batches: Iterator[Tensor], steps: int) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(next(batches)).square().mean().backward()
+        optimizer.step()
+
+
+def _weights(model: nn.Module) -> list[float]:
+    """All parameters; under FSDP2 they are DTensors, which every rank gathers. Any: DTensor has no type here."""
+    whole: list[Any] = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    return [value for tensor in whole for value in tensor.detach().flatten().tolist()]

@@ -1,0 +1,104 @@
+"""Sharded and fused configs train to the weights of AdamW under DDP, on two live ranks over gloo."""
+
+from typing import Any
+
+import pytest
+
+from fixtures.launch.protocol import CannotRun, TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import CONFIGS, SHARDING
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+
+WORLD = World(backend="gloo", size=2)
+MEASURED = [name for name in SHARDING if CONFIGS[name].why_not(WORLD, warmup=4) is None]
+
+
+@pytest.fixture(scope="module")
+def trained(two_ranks: RankSets) -> dict[str, list[dict[str, Any]]]:
+    """Config -> what each rank says."""
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return {
+        config: ranks.run(
+            WORLD, "tests.ranks.rank_sharding:trained", {"config": config, "world": WORLD.name}, doing=config
+        )
+        for config in MEASURED
+    }
+
+
+def of(trained: dict[str, list[dict[str, Any]]], config: str, key: str) -> Any:
+    return trained[config][0][key]
+
+
+@pytest.mark.parametrize("config", MEASURED)
+def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(
+    trained: dict[str, list[dict[str, Any]]], config: str
+) -> None:
+    reference = {"SGD": "sgd", "AdamW": "adamw"}[CONFIGS[config].trains_with or ""]
+    expected = of(trained, reference, "measured")
+    for answer in trained[config]:
+        assert answer["measured"] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        # A step of AdamW changes each weight by about its learning rate, 1e-4.
+        assert max(abs(a - b) for a, b in zip(answer["before"], answer["measured"], strict=True)) > 1e-4
+
+
+@pytest.mark.parametrize("config", MEASURED)
+def test_pasted_lines_train_to_the_same_weights(trained: dict[str, list[dict[str, Any]]], config: str) -> None:
+    for answer in trained[config]:
+        assert answer["pasted"] == answer["measured"]  # to the last bit
+        assert answer["in_fsdp2"] == [CONFIGS[config].in_fsdp2] * 2
+
+
+@pytest.mark.parametrize("config", MEASURED)
+def test_the_predicted_bytes_are_those_of_the_collectives(
+    trained: dict[str, list[dict[str, Any]]], config: str
+) -> None:
+    assert of(trained, config, "predicted") == of(trained, config, "issued") > 0
+
+
+def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, Any]]]) -> None:
+    assert of(trained, "fsdp2", "blocks") == ["layers"]
+    assert of(trained, "fsdp2_one", "blocks") == []
+    # 33 rows are padded to 34: weights and biases of a block, each of 4 bytes.
+    blocks = 4 * 3 * (16 * 33 + 16 + 34 * 16 + 34)
+    assert of(trained, "fsdp2", "predicted") - of(trained, "fsdp2_one", "predicted") == blocks
+
+
+@pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one"])
+def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSets, config: str) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(
+        workload="vit_tiny",
+        config=config,
+        world="2cpu",
+        steps=2,
+        warmup=2,
+        check_gradients=True,
+        time_no_sync=True,
+        count_flops=True,
+    )
+    for answer in ranks.ask(WORLD, request, doing=config):
+        assert answer.gradient_lossless
+        assert answer.gradient_error is not None
+        assert answer.gradient_error <= 2**-23  # two roundings of float32
+        assert answer.workload_fingerprint.parameter_elements == 2_709_706
+        assert answer.flops_per_sample is not None, answer.uncounted
+        assert answer.flops_per_sample["matrix product"] > 0
+        assert (answer.backward_alone_s is None) == CONFIGS[config].in_fsdp2
+        assert answer.sharded_blocks == (["encoder.layers"] if config == "fsdp2" else [])
+
+
+@pytest.mark.parametrize(
+    ("config", "workload", "reason"),
+    [
+        ("fsdp2", "narrow", "fsdp2 needs blocks: the model has no nn.ModuleList or nn.Sequential of several"),
+        ("fsdp2_one", "experts", "fsdp2_one needs gradients of the same parameters on all ranks"),
+        ("fsdp2_one", "mixed", "fsdp2_one needs parameters of one dtype, the model has bfloat16 and float32"),
+        ("zero1", "mixed", "zero1 needs parameters of one dtype, the model has bfloat16 and float32"),
+    ],
+)
+def test_a_model_that_cannot_be_sharded_says_why(two_ranks: RankSets, config: str, workload: str, reason: str) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    reference = f"tests.workloads_for_tests:{workload}"
+    with pytest.raises(CannotRun, match=reason):
+        ranks.ask(WORLD, TrainRequest(workload=reference, config=config, world="2cpu", steps=1, warmup=1), doing=config)

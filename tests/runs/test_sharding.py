@@ -1,0 +1,50 @@
+"""Optimizers and shardings in whole runs: which run when, the table, the line under it, the record."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.matrix.configs import SHARDING
+from tests.command_line import Outcome
+from tests.fake_gpus import machine
+from tests.forked import perf
+from tests.forked import pytest as forked_pytest
+
+FILE = "perf/test_sharding.py"
+STEADY = "--workload=tests.workloads_for_tests:steady"
+QUICK = (STEADY, "--launches=2", "--steps=3", "--warmup=4")
+
+
+def run(folder: Path, *arguments: str, gpus: bool = True) -> Outcome:
+    on_gpus = ("-p", "tests.fake_gpus") if gpus else ()
+    return perf(folder / "baselines", FILE, *QUICK, *on_gpus, *arguments, variables=machine() if gpus else {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "configs"),
+    [(("perf",), set()), (("perf", "-k=ddp"), set()), ((FILE,), set(SHARDING)), (("perf", "-k=hsdp"), {"hsdp"})],
+)
+def test_shardings_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
+    outcome = forked_pytest("-p", "no:cacheprovider", "--collect-only", "-q", *arguments)
+    ids = [test for test in outcome.test_ids if test.startswith(FILE)]
+    assert {test.partition("-2cpu-")[2].rstrip("]") for test in ids} == configs
+
+
+def test_a_run_says_what_saves_memory_and_pastes_the_blocks(tmp_path: Path) -> None:
+    json_file = tmp_path / "run.json"
+    outcome = run(tmp_path, "-k=adamw or fsdp2", "--explain=none", f"--benchmark-json={json_file}")
+    assert outcome.exit_code == 0, outcome.output
+    assert "fsdp2 saves 0.03 GB (30 %) a rank against adamw, " in outcome.unwrapped
+    infos = {one["extra_info"]["config"]: one["extra_info"] for one in json.loads(json_file.read_text())["benchmarks"]}
+    assert set(infos) == {"adamw", "adamw_fused", "fsdp2", "fsdp2_one"}
+    assert infos["fsdp2"]["sharded_blocks"] == ["layers"]
+    assert infos["fsdp2"]["config_fingerprint"]["training_options"] == {"optimizer": "adamw", "sharding": "fsdp2"}
+    assert [infos[name]["config_fingerprint"]["ddp"] for name in ("adamw", "fsdp2")] == [True, False]
+    assert "sharded_blocks" not in infos["adamw"]
+
+
+def test_two_groups_need_four_ranks(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "-k=hsdp", "--explain=none", gpus=False)
+    assert outcome.exit_code == 0, outcome.output
+    assert "hsdp shards within two groups of two or more ranks, 2cpu cannot be divided so" in outcome.unwrapped
