@@ -1,0 +1,105 @@
+"""The suite's own hooks with planted bugs.
+
+To add one, write it as what it claims to be and enter it in CAUGHT_BY with the scenario and option that must catch it.
+A mutant is the state of a hook, because the hook does its arithmetic there.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import HOOKS
+from fixtures.ranks.hooks.quantised_all_to_all import QuantisedState, quantised_all_to_all_hook
+
+# Name of a hook -> the scenario and the option that catch it.
+CAUGHT_BY: dict[str, tuple[str, str]] = {}
+
+
+def caught_by(
+    scenario: str, option: str = "default", **claim: Any
+) -> Callable[[type[QuantisedState]], Hook]:  # Any: fields of Hook
+    def enter(state: type[QuantisedState]) -> Hook:
+        name = f"{__name__}:{state.__name__}"
+        start = claim.get("first_step", HOOKS["int8_all_to_all"].first_step)
+        CAUGHT_BY[name] = (scenario, option)
+        return replace(
+            HOOKS["int8_all_to_all"],
+            name=name,
+            build=lambda ddp: (state(ddp.process_group, start=start), quantised_all_to_all_hook),
+            **claim,
+        )
+
+    return enter
+
+
+@caught_by("no_sync")
+class int8_forgets_what_it_leaves_out(QuantisedState):
+    """Has no memory."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        values.zero_()
+
+
+@caught_by("group_of_all")
+class int8_forgets_the_second_rounding(QuantisedState):
+    """Remembers only what is left out of the gradients, not of their mean."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        if len(values) == 1:
+            values.zero_()
+
+
+@caught_by("group_of_all")
+class int8_remembers_an_nth_of_the_second_rounding(QuantisedState):
+    """Remembers it as the one rank of all, without the number of ranks."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        if len(values) == 1:
+            values.div_(self.process_group.size())
+
+
+@caught_by("group_of_all")
+class int8_reads_the_scale_of_the_next_block(QuantisedState):
+    """Decodes with it, and remembers accordingly."""
+
+    def decode(self, message: Tensor) -> Tensor:
+        codes, scales = self._codes_and_scales(message)
+        return codes * scales.roll(1, 1)
+
+
+@caught_by("group_of_pairs")
+class int8_receives_the_scale_of_another_block(QuantisedState):
+    """Decodes what other ranks sent with it."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        scales = self._codes_and_scales(message)[1]
+        scales.copy_(scales.roll(1, 1))
+
+
+@caught_by("group_of_all")
+class int8_is_6_bits(QuantisedState):
+    """Uses 63 of 255 codes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
+        super().__init__(*arguments, **options)
+        self._largest = 31.0
+
+
+@caught_by("no_sync", first_step=0)
+class int8_remembers_by_the_first_layout(QuantisedState):
+    """Compresses before DDP has laid its buckets out anew, so that memories go to other parameters."""
+
+
+@caught_by("group_of_all")
+class int8_never_starts(QuantisedState):
+    """Sends every gradient uncompressed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
+        super().__init__(*arguments, **{**options, "start": 100})
