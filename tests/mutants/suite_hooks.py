@@ -36,7 +36,7 @@ def caught_by(
 
 
 @caught_by("no_sync")
-class int8_forgets_what_it_leaves_out(QuantisedState):
+class Int8ForgetsWhatItLeavesOut(QuantisedState):
     """Has no memory."""
 
     def encode(self, values: Tensor, message: Tensor) -> None:
@@ -45,7 +45,7 @@ class int8_forgets_what_it_leaves_out(QuantisedState):
 
 
 @caught_by("group_of_all")
-class int8_forgets_the_second_rounding(QuantisedState):
+class Int8ForgetsTheSecondRounding(QuantisedState):
     """Remembers only what is left out of the gradients, not of their mean."""
 
     def encode(self, values: Tensor, message: Tensor) -> None:
@@ -55,7 +55,7 @@ class int8_forgets_the_second_rounding(QuantisedState):
 
 
 @caught_by("group_of_all")
-class int8_remembers_an_nth_of_the_second_rounding(QuantisedState):
+class Int8RemembersAnNthOfTheSecondRounding(QuantisedState):
     """Remembers it as the one rank of all, without the number of ranks."""
 
     def encode(self, values: Tensor, message: Tensor) -> None:
@@ -65,7 +65,7 @@ class int8_remembers_an_nth_of_the_second_rounding(QuantisedState):
 
 
 @caught_by("group_of_all")
-class int8_reads_the_scale_of_the_next_block(QuantisedState):
+class Int8ReadsTheScaleOfTheNextBlock(QuantisedState):
     """Decodes with it, and remembers accordingly."""
 
     def decode(self, message: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class int8_reads_the_scale_of_the_next_block(QuantisedState):
 
 
 @caught_by("group_of_pairs")
-class int8_receives_the_scale_of_another_block(QuantisedState):
+class Int8ReceivesTheScaleOfAnotherBlock(QuantisedState):
     """Decodes what other ranks sent with it."""
 
     def encode(self, values: Tensor, message: Tensor) -> None:
@@ -84,7 +84,7 @@ class int8_receives_the_scale_of_another_block(QuantisedState):
 
 
 @caught_by("group_of_all")
-class int8_is_6_bits(QuantisedState):
+class Int8Is6Bits(QuantisedState):
     """Uses 63 of 255 codes."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
@@ -93,12 +93,12 @@ class int8_is_6_bits(QuantisedState):
 
 
 @caught_by("no_sync", first_step=0)
-class int8_remembers_by_the_first_layout(QuantisedState):
+class Int8RemembersByTheFirstLayout(QuantisedState):
     """Compresses before DDP has laid its buckets out anew, so that memories go to other parameters."""
 
 
 @caught_by("group_of_all")
-class int8_never_starts(QuantisedState):
+class Int8NeverStarts(QuantisedState):
     """Sends every gradient uncompressed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
