@@ -11,7 +11,9 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines.
-WRAPPED = [name for name, config in CONFIGS.items() if config.ddp and not config.variables]
+WRAPPED = [
+    name for name, config in CONFIGS.items() if config.ddp and not config.variables and not HOOKS[config.hook].needs_gpu
+]
 TWO_RANKS = World(backend="gloo", size=2)
 
 

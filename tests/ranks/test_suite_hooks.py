@@ -11,7 +11,7 @@ from fixtures.matrix.worlds import World
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-@pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS])
+@pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS if not hook.needs_gpu])
 def test_what_is_not_finite_arrives_and_is_not_remembered(two_ranks: RankSets, hook: str, value: float) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     arguments = {"hook": hook, "value": value}
