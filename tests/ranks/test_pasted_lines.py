@@ -14,8 +14,14 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an
-# optimizer are in test_sharding.py.
-WRAPPED = [name for name, config in CONFIGS.items() if config.ddp and not config.variables and config.optimizer is None]
+# optimizer are in test_sharding.py. The lines of local SGD build its hook in another way.
+WRAPPED = [
+    name
+    for name, config in CONFIGS.items()
+    if config.ddp
+    and not (config.variables or config.local_sgd or HOOKS[config.hook].needs_gpu)
+    and config.optimizer is None
+]
 TWO_RANKS = World(backend="gloo", size=2)
 
 

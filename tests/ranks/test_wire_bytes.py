@@ -34,6 +34,13 @@ def test_what_is_predicted_crosses_the_wire(two_ranks: RankSets, config: str, ex
     assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
 
 
+@pytest.mark.parametrize("config", ["int8_all_to_all-bucket_25mb", "fp8_all_to_all-bucket_25mb"])
+def test_8_bits_send_a_byte_an_element_and_a_scale_a_block(two_ranks: RankSets, config: str) -> None:
+    answer = wire(two_ranks, config)
+    assert answer["predicted"] == GRADIENTS // 2 * (256 + 4) // 256
+    assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
+
+
 def test_buffers_are_counted_once_a_step(two_ranks: RankSets) -> None:
     answer = wire(two_ranks, "ddp", buffer_bytes=4 * MB)
     assert answer["predicted"] == 2 * GRADIENTS + 4 * MB

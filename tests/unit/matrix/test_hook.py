@@ -12,7 +12,10 @@ from fixtures.matrix.lookup import NotFound
 @pytest.mark.parametrize(
     ("claim", "says"),
     [
-        ({"promise": "lossless"}, "promise 'lossless' is not one of mean, low_rank, full_rank, local, nothing"),
+        (
+            {"promise": "lossless"},
+            "promise 'lossless' is not one of mean, low_rank, full_rank, remembered, local, nothing",
+        ),
         ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
         ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
         ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, any"),

@@ -1,0 +1,143 @@
+"""The suite's own hooks with planted bugs.
+
+To add one, write it as what it claims to be and enter it in CAUGHT_BY with the scenario and option that must catch it.
+A mutant is the state of a hook, because the hook does its arithmetic there.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor, distributed
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.hooks import HOOKS
+from fixtures.ranks.hooks.acp_sgd import ACPState, acp_sgd_hook
+from fixtures.ranks.hooks.quantised_all_to_all import QuantisedState, quantised_all_to_all_hook
+
+# Name of a hook -> the scenario and the option that catch it.
+CAUGHT_BY: dict[str, tuple[str, str]] = {}
+
+
+def caught_by(
+    scenario: str, option: str = "default", **claim: Any
+) -> Callable[[type[QuantisedState] | type[ACPState]], Hook]:  # Any: fields of Hook
+    def enter(state: type[QuantisedState] | type[ACPState]) -> Hook:
+        acp = issubclass(state, ACPState)
+        sound = HOOKS["acp_sgd_rank4" if acp else "int8_all_to_all"]
+        start = claim.get("first_step", sound.first_step)
+        function = acp_sgd_hook if acp else quantised_all_to_all_hook
+        name = f"{__name__}:{state.__name__}"
+        CAUGHT_BY[name] = (scenario, option)
+        return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, start=start), function), **claim)
+
+    return enter
+
+
+@caught_by("no_sync")
+class Int8ForgetsWhatItLeavesOut(QuantisedState):
+    """Has no memory."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        values.zero_()
+
+
+@caught_by("group_of_all")
+class Int8ForgetsTheSecondRounding(QuantisedState):
+    """Remembers only what is left out of the gradients, not of their mean."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        if len(values) == 1:
+            values.zero_()
+
+
+@caught_by("group_of_all")
+class Int8RemembersAnNthOfTheSecondRounding(QuantisedState):
+    """Remembers it as the one rank of all, without the number of ranks."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        if len(values) == 1:
+            values.div_(self.process_group.size())
+
+
+@caught_by("group_of_all")
+class Int8ReadsTheScaleOfTheNextBlock(QuantisedState):
+    """Decodes the final mean with it."""
+
+    def decode(self, message: Tensor, into: Tensor) -> None:
+        codes, scales = self._codes_and_scales(message)
+        into.copy_((codes * scales.roll(1, 1)).flatten()[: into.numel()])
+
+
+@caught_by("group_of_pairs")
+class Int8ReceivesTheScaleOfAnotherBlock(QuantisedState):
+    """Decodes what other ranks sent with it."""
+
+    def encode(self, values: Tensor, message: Tensor) -> None:
+        super().encode(values, message)
+        scales = self._codes_and_scales(message)[1]
+        scales.copy_(scales.roll(1, 1))
+
+
+@caught_by("group_of_all")
+class Int8Is6Bits(QuantisedState):
+    """Uses 63 of 255 codes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
+        super().__init__(*arguments, **options)
+        self._largest = 31.0
+
+
+@caught_by("no_sync", first_step=0)
+class Int8RemembersByTheFirstLayout(QuantisedState):
+    """Compresses before DDP has laid its buckets out anew, so that memories go to other parameters."""
+
+
+@caught_by("group_of_all")
+class Int8NeverStarts(QuantisedState):
+    """Sends every gradient uncompressed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
+        super().__init__(*arguments, **{**options, "start": 100})
+
+
+@caught_by("join")
+class AcpForgetsWhatItLeavesOut(ACPState):
+    """Has no memory."""
+
+    def bucket(self, bucket: GradBucket) -> Any:  # Any: private to its module
+        parts = super().bucket(bucket)
+        self.error_dict[bucket.index()].zero_()
+        return parts
+
+
+@caught_by("group_of_all")
+class AcpHasOtherFactorsOnEachRank(ACPState):
+    """Draws the first factors with another seed on each rank."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of ACPState
+        super().__init__(*arguments, **{**options, "seed": distributed.get_rank()})
+
+
+@caught_by("group_of_all")
+class AcpRemembersBySizeOnly(ACPState):
+    """Gives each bucket the memory of the first one of its size, in another order."""
+
+    def bucket(self, bucket: GradBucket) -> Any:  # Any: private to its module
+        parts = super().bucket(bucket)
+        self.error_dict[bucket.index()].copy_(self.error_dict[bucket.index()].flip(0))
+        return parts
+
+
+@caught_by("group_of_all")
+class AcpBasisIsNotOrthonormal(ACPState):
+    """Scales the columns of the last factor, and does not make them orthogonal."""
+
+    @staticmethod
+    def orthonormal(factors: Tensor, start: Tensor) -> Tensor:
+        length: Tensor = factors.square().sum(-2, keepdim=True).sqrt()
+        return factors / length.clamp(min=1e-20)
