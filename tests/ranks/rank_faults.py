@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from fixtures.launch.channel import Channel
+from fixtures.launch.protocol import CannotRun
 from fixtures.ranks.context import RankContext
 
 
@@ -32,6 +33,13 @@ def total(ctx: RankContext) -> float:
     mine = torch.tensor([1.0 + ctx.rank])
     distributed.all_reduce(mine)
     return mine.item()
+
+
+def breaks_its_process(ctx: RankContext) -> None:
+    """Rank 1 cannot run this and is unusable, while rank 0 waits for it."""
+    if ctx.rank == 1:
+        raise CannotRun("a graph cannot capture it", broken=True)
+    distributed.all_reduce(torch.zeros(1))
 
 
 def five_megabytes(ctx: RankContext) -> str:

@@ -242,6 +242,17 @@ def test_a_config_that_does_not_support_the_workload_is_refused_by_ranks_that_li
     assert run(ranks, TWO, "pid")[0] == pid
 
 
+def test_ranks_that_one_cannot_use_any_more_are_ended_and_new_ones_start(ranks: RankSet) -> None:
+    """As after a capture of a CUDA graph that failed on one rank while the other waits in a collective."""
+    before = run(ranks, TWO, "pid")
+    began = time.monotonic()
+    with pytest.raises(CannotRun, match=r"^a graph cannot capture it$"):
+        run(ranks, TWO, "breaks_its_process")
+    assert time.monotonic() - began < PATIENCE_S / 4
+    assert not ranks.alive
+    assert not {*run(ranks, TWO, "pid")} & {*before}
+
+
 @pytest.mark.parametrize(
     ("at_start", "kind", "message"),
     [
