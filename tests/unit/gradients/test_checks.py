@@ -6,12 +6,12 @@ import json
 import shlex
 
 import pytest
-from fixtures.judge.again import current
 
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.scenarios import SCENARIOS
 from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
 from fixtures.gradients.replay import command
+from fixtures.judge.again import current
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.promises import PROMISES
 
