@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.configs import CONFIGS, COPIES, FEEDS, MORE_COPIES
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 
-WRAPPED = [name for name, config in CONFIGS.items() if config.ddp]
+# The others are wrapped as ddp is.
+WRAPPED = [name for name, config in CONFIGS.items() if config.ddp and name not in {*COPIES, *MORE_COPIES} - {*FEEDS}]
 TWO_RANKS = World(backend="gloo", size=2)
 
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.utils.data import default_collate
 
 from fixtures.machine.instance import valid
-from fixtures.matrix.configs import BUCKETS, CONFIGS, FEEDS, SCALING, THROUGHPUT
+from fixtures.matrix.configs import BUCKETS, CONFIGS, COPIES, FEEDS, MORE_COPIES, SCALING, THROUGHPUT
 from fixtures.matrix.hook import whole
 from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -42,7 +43,8 @@ def test_every_entry_is_found_by_its_own_name(table: dict[str, Workload]) -> Non
 
 
 def test_no_two_configs_share_a_name() -> None:
-    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS]  # built before they go into a table, which would hide it
+    # Built before they go into a table, which would hide it.
+    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS, *COPIES, *(set(MORE_COPIES) - set(FEEDS))]
     assert sorted(names) == sorted(CONFIGS)
 
 
@@ -133,6 +135,29 @@ def test_a_hook_must_have_begun_when_measuring_begins() -> None:
         config.why_not(world, warmup=3)
         == "powersgd_rank1 compresses from step 4 on: it needs --warmup 4 or more, got 3"
     )
+
+
+@pytest.mark.parametrize("name", [*COPIES, *MORE_COPIES])
+def test_the_cost_of_each_copy_is_against_the_config_without_it(name: str) -> None:
+    config = CONFIGS[name]
+    unnamed = {replace(other, name=""): other.name for other in reversed(CONFIGS.values())}
+    if config.copies_back != "nothing":
+        assert config.without_copies is not None
+        assert unnamed[config.without_copies] == "ddp"  # which is feed_pinned
+    elif config.without_copies is not None:
+        assert unnamed[config.without_copies] == "feed_resident"
+    else:
+        assert name == "feed_resident"
+
+
+def test_what_copies_between_host_and_device_needs_a_gpu() -> None:
+    alone = {name for name in (*COPIES, *MORE_COPIES) if not CONFIGS[name].needs_gpu}
+    assert alone == {
+        *("feed_pinned", "feed_resident", *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8))),
+        *("loss_item_every_1", "loss_item_every_10"),
+    }
+    reason = CONFIGS["feed_prefetch"].why_not(World(backend="gloo", size=2), warmup=10)
+    assert reason == "feed_prefetch copies between host and device, 2cpu has no GPU"
 
 
 @pytest.mark.parametrize("name", CONFIGS)
