@@ -23,6 +23,7 @@ MEANINGS = {
     "spread %": "Slowest launch against fastest launch. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many steps/s.",
     "gain vs single %": "Speed against one device without DDP. -15: communication costs 15 % of the steps/s.",
+    "copies %": "Share of the step that copies between host and device take, against the config without them.",
     "of limit %": "Share of the speed without any communication. Over 100: the run was disturbed.",
     "wire MB": "What all ranks together send in a step.",
     "peak MB": "Memory of the fullest rank.",

@@ -102,7 +102,8 @@ def test_in_other_collectives_each_rank_sends_all_parts_but_one_also_with_nvls(k
 def test_a_copy_moves_its_bytes_once_over_each_gpus_own_link() -> None:
     measured = all_reduces(8, (0.01,), link_gb_per_s=63, nvls_channels=16, transfer="device_to_host_pageable_256mb")
     assert measured.algorithm_gb_per_s == pytest.approx(26.8435456)
-    assert (measured.limit_gb_per_s, measured.of_limit_percent) == (63, pytest.approx(42.6088))
+    assert measured.limit_gb_per_s == 63
+    assert measured.of_limit_percent == pytest.approx(42.6088)
     record = measured.to_record()
     assert (record.workload, record.message_bytes) == ("device_to_host_pageable", 2**28)
     assert (record.bus_gb_per_s, record.all_reduce_s) == (UNSET, UNSET)
