@@ -11,6 +11,7 @@ pytest_plugins = (
     "fixtures.session.options",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
+    "fixtures.session.on_request",
     "fixtures.session.launches",
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",

@@ -6,8 +6,13 @@ from fixtures.matrix.configs import COPIES, MORE_COPIES
 from fixtures.session.measure import Bandwidth, Measure
 
 
-@pytest.mark.cells(COPIES, "largest", only_if_asked=MORE_COPIES)
+@pytest.mark.cells(COPIES, "largest")
 def test_copies(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells(MORE_COPIES, "largest", default=False)
+def test_more_copies(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from fixtures.matrix.configs import SCALING
+from fixtures.matrix.configs import SCALING, SCALING_AT_BEST
 from fixtures.session.measure import Measure
 
 
-@pytest.mark.cells(SCALING, "every")
+@pytest.mark.cells(SCALING, "every", several_ranks=SCALING_AT_BEST)
 def test_scaling(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

@@ -1,20 +1,35 @@
 """Does training with a lossy hook still learn?   pytest perf -k training"""
 
-from fixtures.gradients.training import MOST_EXCESS_PERCENT, Training
+import pytest
+
+from fixtures.gradients.training import EVERY, MOST_EXCESS_PERCENT, STEPS, Training, TrainingAtEqualSamples
+from fixtures.matrix.configs import FEWER_EXCHANGES, find_config
 from fixtures.matrix.hooks import find_hook
 
 # Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
 LEAST_KEPT_PERCENT = 50
 
 
-def test_training(training: Training, lossy_hook: str) -> None:
-    effect = training(lossy_hook)
+def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
+    effect = training(lossy_hook, training_precision)
     assert effect.kept_percent > LEAST_KEPT_PERCENT
+    assert effect.least_precision_excess_percent < MOST_EXCESS_PERCENT
     if find_hook(lossy_hook).promise == "mean":
         assert effect.least_excess_percent < MOST_EXCESS_PERCENT
 
 
-def test_training_without_communication_is_told_apart(training: Training) -> None:
-    effect = training("no_comm")
+def test_training_without_communication_is_told_apart(training: Training, training_precision: str) -> None:
+    effect = training("no_comm", training_precision)
     assert effect.kept_percent < LEAST_KEPT_PERCENT
     assert effect.least_excess_percent > MOST_EXCESS_PERCENT
+
+
+@pytest.mark.parametrize("fewer", FEWER_EXCHANGES)
+def test_training_with_fewer_exchanges(training_at_equal_samples: TrainingAtEqualSamples, fewer: str) -> None:
+    """It learns at least as much as plain training in as many optimizer steps, which see fewer samples."""
+    effect = training_at_equal_samples(fewer)
+    optimizer_steps = STEPS // find_config(fewer).batches_per_step
+    if optimizer_steps == STEPS:
+        assert effect.kept_percent > LEAST_KEPT_PERCENT
+    else:
+        assert effect.curve[-1] < effect.reference_curve[optimizer_steps // EVERY]

@@ -19,6 +19,7 @@ SETTINGS = Settings(
     gpus=Gpus(),
     instance="8x-nvidia-h200-nv18",
     worlds=worlds_of(8),
+    precisions=("fp32",),
     workloads=WORKLOADS,
     hooks={},
     interconnects=INTERCONNECTS,

@@ -45,6 +45,7 @@ from tests.workloads_for_tests import STEP_MS
 PARAMETERS = [("0.weight", 16384, 4096), ("0.bias", 256, 64), ("2.weight", 16384, 4096), ("2.bias", 256, 64)]
 GRADIENT_BYTES = sum(size for _, size, _ in PARAMETERS)
 COMPUTE_MS, COMMUNICATION_MS = 1.0, 0.25
+FLOPS_PER_SAMPLE = 3 * 2 * 2 * 4096
 
 # The answer of this rank. Any: the arguments of a request, and a result or what JSON can carry.
 Answer = Callable[[World, int, dict[str, Any]], Any]
@@ -84,6 +85,8 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1, "alone": 0.1},
         peak_memory_bytes=100_000_000 + rank,
+        capture_s=None,
+        graph_memory_bytes=None,
         bucket_bytes=[GRADIENT_BYTES] if ddp else [],
         buckets=[PARAMETERS] if ddp else [],
         wire_bytes_per_step=wire_bytes,
@@ -96,6 +99,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         backward_alone_s=[0.0005] * 5 if asked.time_no_sync and ddp and world.size > 1 else None,
         workload_fingerprint=_fingerprint(find_workload(asked.workload)),
         hook_options={},
+        flops_per_sample={"matrix product": FLOPS_PER_SAMPLE, "convolution": 0} if asked.count_flops else None,
     )
 
 

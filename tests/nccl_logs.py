@@ -114,6 +114,12 @@ ada6000-02:1263644:1263644 [0] NCCL INFO Comm config Max CTAs set to 32
 ada6000-02:1263644:1263644 [0] NCCL INFO NCCL_MIN_CTAS set by environment to 16.
 ada6000-02:1263644:1263644 [0] NCCL INFO NCCL_MAX_CTAS set by environment to 16.
 """
+# The formats in the library of NCCL 2.29 and later (texts in libnccl.so.2; no log with them was found)
+V2_29_OR_LATER_VARIABLES = """\
+node-0:188:585 [0] NCCL INFO Parsed environment variable NCCL_CTA_POLICY=EFFICIENCY to 1
+node-0:188:585 [0] NCCL INFO Comm config maxCTAs reset to NCCL_MAX_CTAS=8
+"""
+CTA_POLICY_AS_OPTION = "node-0:188:585 [0] NCCL INFO Comm config CTA policy flags set to 2\n"
 # Logs in repositories on GitHub (variables that are texts, and the one with words of its own)
 TEXT_VARIABLES = """\
 node0:4744:4763 [0] NCCL INFO NCCL_IB_HCA set to rxe0

@@ -15,4 +15,4 @@ def bucket_bytes(ctx: RankContext, *, option: str) -> dict[str, list[int]]:
     ddp = DistributedDataParallel(Probe(SHAPES), **DDP_OPTIONS[option].arguments)
     for _ in range(5):
         ddp(*(torch.ones(shape) for shape in SHAPES)).backward()
-    return {"bytes": Wrapped(module=ddp).bucket_bytes()}
+    return {"bytes": Wrapped(module=ddp, called=ddp).bucket_bytes()}

@@ -22,7 +22,7 @@ from fixtures.launch.faults import Kind, RankFailure
 from fixtures.launch.nsys_command import profile_command
 from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets, share_out
+from fixtures.launch.rank_sets import RankSets, Variables, share_out
 from fixtures.launch.session import Session
 from fixtures.matrix.interconnects import INTERCONNECTS, Interconnect
 from fixtures.matrix.worlds import World
@@ -319,6 +319,29 @@ def test_interconnects_take_turns_in_any_order(kind: str, tmp_path: Path, monkey
         pids = [run(of(INTERCONNECTS[name]), ONE, "pid")[0] for name in ("native", "shm", "native", "net", "shm")]
     profile_command.cache_clear()
     assert len(set(pids)) == 5
+
+
+def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
+    said: list[str] = []
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=said.append)
+    native, ctas = INTERCONNECTS["native"], (("NCCL_MAX_CTAS", "8"),)
+
+    def ranks_of(variables: Variables) -> tuple[int, bool]:
+        (ranks,) = sets.of(native, variables)
+        assert sets.variables == variables
+        (environment,) = ranks.run(ONE, "tests.ranks.rank_environment:at_start", {}, doing="reading the environment")
+        return run(ranks, ONE, "pid")[0], "NCCL_MAX_CTAS=8" in environment.split("\0")
+
+    with closing(sets):
+        first, second, same, third = (ranks_of(variables) for variables in ((), ctas, ctas, ()))
+    assert [has for _, has in (first, second, third)] == [False, True, False]
+    assert second == same
+    assert len({pid for pid, _ in (first, second, third)}) == 3
+    assert [line for line in said if line.startswith("starting")] == [
+        "starting 1 x 1 ranks ...",
+        "starting 1 x 1 ranks with NCCL_MAX_CTAS=8 ...",
+        "starting 1 x 1 ranks ...",
+    ]
 
 
 def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:

@@ -1,6 +1,6 @@
 """The fingerprint of what a rank trains: equal in every launch, and another one for another workload."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -62,6 +62,18 @@ def test_it_is_equal_in_every_launch_and_whatever_the_config(two_ranks: RankSets
 def test_another_workload_has_another_one(two_ranks: RankSets, variant: str, changed: set[str]) -> None:
     before, now = fingerprint(two_ranks, "variant"), fingerprint(two_ranks, variant)
     assert {field.name for field in fields(now) if getattr(now, field.name) != getattr(before, field.name)} == changed
+
+
+def test_autocast_changes_the_forward_pass_alone(two_ranks: RankSets) -> None:
+    before, now = fingerprint(two_ranks, "variant"), fingerprint(two_ranks, "variant@autocast")
+    assert now.activation_dtypes == ["bfloat16", "float32"]
+    assert replace(now, activation_dtypes=before.activation_dtypes) == before
+
+
+def test_a_precision_ends_with_its_launch(two_ranks: RankSets) -> None:
+    fingerprint(two_ranks, "variant@tf32")
+    taken = fingerprint(two_ranks, "variant@tf32"), fingerprint(two_ranks, "variant")
+    assert [one.float32_matmul_precision for one in taken] == ["high", "highest"]
 
 
 def test_the_options_of_a_hook_are_those_it_began_with(two_ranks: RankSets) -> None:

@@ -21,6 +21,7 @@ SCALING = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady"
 SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
 ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
 TWO_RANKS = "perf/test_scaling.py::test_scaling[steady-2cpu-ddp]"
+AT_BEST = "perf/test_scaling.py::test_scaling[steady-2cpu-bucket_10mb]"
 BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
 
 # The machine's noise stays far below a doubling of this step, a planted slowdown far above it.
@@ -76,7 +77,7 @@ def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Pa
     outcome, storage = first
     (instance,) = (folder.name for folder in storage.iterdir())
     assert outcome.exit_code == 0, outcome.output
-    assert f"3 of 3 tests had no baseline for {instance}\n" in outcome.output
+    assert f"4 of 4 tests had no baseline for {instance}\n" in outcome.output
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 
@@ -119,13 +120,14 @@ def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Pa
     )
     assert right_after.exit_code == 0, right_after.output
     verdicts = verdicts_in(json.loads((tmp_path / "run.json").read_text()))
-    assert {test: verdict["history"] for test, verdict in verdicts.items()} == {SINGLE: 2, ONE_RANK: 1, TWO_RANKS: 1}
+    history = {test: verdict["history"] for test, verdict in verdicts.items()}
+    assert history == {SINGLE: 2, ONE_RANK: 1, TWO_RANKS: 1, AT_BEST: 1}
     assert {verdict["word"] for verdict in verdicts.values()} <= {"ok", "unclear"}
     assert "no baseline" not in right_after.output
     assert len(records_of(storage)) == 2
     # pytest-benchmark's own table, against the latest record, and its charts.
     assert re.search(r"benchmark 'world=1cpu': 3 tests", right_after.output)
-    assert re.search(r"benchmark 'world=2cpu': 1 tests", right_after.output)
+    assert re.search(r"benchmark 'world=2cpu': 2 tests", right_after.output)
     assert re.search(r"Name \(time in ms\) +Median +StdDev *$", right_after.output, re.MULTILINE)
     assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0002_partial\)", right_after.output)
     assert [chart.name for chart in sorted(tmp_path.glob("*.svg"))] == ["steps-world=1cpu.svg", "steps-world=2cpu.svg"]
@@ -182,7 +184,7 @@ def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path
     assert "1 of 2 tests failed and did not go into the baseline" in outcome.output
     records = records_of(folder / "baselines")
     assert {name: ids_in(record) for name, record in records.items()} == {
-        "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS],
+        "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS, AT_BEST],
         "0002_slow.json": [BF16],
     }
 
@@ -270,13 +272,13 @@ def test_required_baselines_fail_a_new_test_and_one_that_is_gone(storage_with_mo
         variables=STEADY,
     )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert "2 failed, 2 passed" in outcome.output
+    assert "2 failed, 3 passed" in outcome.output
     assert f"FAILED {TWO_RANKS} - Failed: no baseline of this instance has this test" in outcome.output
     assert f"FAILED {GONE} - in the baseline, but not measured: no such test any more; last in" in outcome.output
     assert named_as_missing(outcome) == [f"{GONE}: no such test any more; last in 0001_first.json"]
     suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")
     assert suite is not None
-    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("2", "0", "4")
+    assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("2", "0", "5")
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["failed"] == {TWO_RANKS: "no baseline of this instance has this test"}
     assert (record["not_run"], record["interrupted"]) == ([GONE], False)
@@ -347,12 +349,12 @@ def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
     outcome = pytest_perf(storage, *SCALING, "--benchmark-skip")
     assert outcome.exit_code == 0
     why = "skipped: Skipping benchmark (--benchmark-skip active).; last in 0001_first.json"
-    assert named_as_missing(outcome) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, TWO_RANKS)]
+    assert named_as_missing(outcome) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, AT_BEST, TWO_RANKS)]
 
     required = pytest_perf(storage, *SCALING, "--benchmark-skip", "--require-baseline")
     assert required.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "selected, but not measured, which --require-baseline makes a failure:" in required.output
-    assert "3 failed, 3 skipped" in required.output
+    assert "4 failed, 4 skipped" in required.output
     assert named_as_missing(required) == named_as_missing(outcome)
 
 
@@ -383,9 +385,9 @@ def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None
     others = ("perf/test_gradients_upstream.py", "-k", "scaling or mixed_precision_first_step")  # skipped without GPUs
     outcome = pytest_perf(tmp_path, *SCALING, *others, "--benchmark-skip", "--benchmark-save=nothing")
     assert outcome.exit_code == 0, outcome.errors
-    assert re.search(r"^\[2/5\] test_scaling\[steady-1cpu-ddp\] .* s left$", outcome.output, re.MULTILINE)
-    assert re.search(r"^perf/test_gradients_upstream.py ss +\[5/5\]$", outcome.output, re.MULTILINE)
-    assert "5 skipped" in outcome.output
+    assert re.search(r"^\[2/6\] test_scaling\[steady-1cpu-ddp\] .* s left$", outcome.output, re.MULTILINE)
+    assert re.search(r"^perf/test_gradients_upstream.py ss +\[6/6\]$", outcome.output, re.MULTILINE)
+    assert "6 skipped" in outcome.output
     assert "Not saving anything, no benchmarks have been run!" in outcome.errors
     assert list(tmp_path.rglob("*.json")) == []
 
@@ -396,7 +398,7 @@ def test_a_cache_that_cannot_be_written_costs_no_summary(storage: Path, tmp_path
     outcome = forked_pytest(*SCALING, "--benchmark-skip", f"--benchmark-storage={storage}", *cache)
     assert outcome.exit_code == 0, outcome.errors
     assert "PytestCacheWarning" in outcome.output
-    assert len(named_as_missing(outcome)) == 3
+    assert len(named_as_missing(outcome)) == 4
 
 
 def test_comparing_with_a_record_that_is_not_there_is_said(storage: Path) -> None:

@@ -18,6 +18,7 @@ from fixtures.matrix.workloads import WORKLOADS
 
 vit_tiny = replace(WORKLOADS["vit_tiny"], batch_size=8)
 all_reduce = replace(vit_tiny, name="all_reduce")
+autocast = replace(vit_tiny, name="vit_tiny_autocast")
 built_in = WORKLOADS["vit_tiny"]
 """
 WARNING = """
@@ -70,6 +71,20 @@ def test_ids_name_workload_world_and_config(every_test: list[str]) -> None:
     assert "perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]" in every_test
     assert "perf/test_buckets.py::test_buckets[vit_tiny-2cpu-bf16-bucket_50mb]" in every_test
     assert len(set(every_test)) == len(every_test)
+
+
+def test_a_precision_is_part_of_the_workloads_name_unless_it_is_fp32(no_storage: Path) -> None:
+    both = ("--precision=autocast", "--precision=fp32", "--precision=autocast")
+    ids = collected(no_storage, "-k", "(throughput and no_comm) or (training and fp16_wrapper)", *both)
+    name = "perf/test_throughput.py::test_throughput"
+    assert [test for test in ids if "throughput" in test] == [
+        f"{name}[vit_tiny_autocast-2cpu-no_comm]",
+        f"{name}[vit_tiny-2cpu-no_comm]",
+    ]
+    assert [test for test in ids if "training" in test] == [
+        "perf/test_training.py::test_training[fp16_wrapper-autocast]",
+        "perf/test_training.py::test_training[fp16_wrapper]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +153,10 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
             "the name 'vit_tiny' is the suite's own, and baselines go by the name: give yours another one",
         ),
         ("--workload=my_project.taken:all_reduce", "the name 'all_reduce' is the suite's own"),
+        ("--workload=my_project.taken:autocast", "the name 'vit_tiny_autocast' is the suite's own"),
+        ("--workload=vit_tiny@autocast", "--workload vit_tiny@autocast: choose the precision with --precision"),
+        ("--precision=fp8", "--precision: no precision named 'fp8': there are fp32, tf32, autocast"),
+        ("--precision=tf32", "--precision tf32 is computed by GPUs, this machine has none"),
         ("--launches=0", "--launches must be 1 or more, got 0"),
         ("--steps=0", "--steps must be 1 or more, got 0"),
         ("--recheck=-1", "--recheck must be 0 or more, got -1"),
@@ -195,7 +214,7 @@ def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def four_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def five_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return pytest_perf(
         tmp_path_factory.mktemp("baselines"),
         *("perf/test_scaling.py", "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-bf16]"),
@@ -220,23 +239,23 @@ def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
     assert "1 passed, 1 skipped" in outcome.output
 
 
-def test_each_test_has_a_line_while_the_run_goes_on(four_tests: Outcome) -> None:
-    assert four_tests.exit_code == 0, four_tests.output
-    line = r"^\[{}/4\] {} +\d+\.\d\d ms/step  no baseline"
+def test_each_test_has_a_line_while_the_run_goes_on(five_tests: Outcome) -> None:
+    assert five_tests.exit_code == 0, five_tests.output
+    line = r"^\[{}/5\] {} +\d+\.\d\d ms/step  no baseline"
     left = r" +(\d+ min )?\d+ s left$"
-    assert re.search(r"^starting 1 x 2 ranks \.\.\.$", four_tests.output, re.MULTILINE)
-    for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp"), start=1):
+    assert re.search(r"^starting 1 x 2 ranks \.\.\.$", five_tests.output, re.MULTILINE)
+    for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb"), start=1):
         pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]")) + left
-        assert re.search(pattern, four_tests.output, re.MULTILINE), pattern
-    last = line.format(4, re.escape("test_throughput[vit_tiny-2cpu-bf16]"))
-    assert re.search(last + "$", four_tests.output, re.MULTILINE)
+        assert re.search(pattern, five_tests.output, re.MULTILINE), pattern
+    last = line.format(5, re.escape("test_throughput[vit_tiny-2cpu-bf16]"))
+    assert re.search(last + "$", five_tests.output, re.MULTILINE)
 
 
-def test_the_table_at_the_end_has_a_row_for_each_config(four_tests: Outcome) -> None:
+def test_the_table_at_the_end_has_a_row_for_each_config(five_tests: Outcome) -> None:
     heading = "vit_tiny, 2cpu, 4 samples a rank\n"
-    assert "ddp-perf on" in four_tests.output
-    assert heading in four_tests.output
-    headers, units, _, *rows = four_tests.output.partition(heading)[2].splitlines()
+    assert "ddp-perf on" in five_tests.output
+    assert heading in five_tests.output
+    headers, units, _, *rows = five_tests.output.partition(heading)[2].splitlines()
     # One launch has no spread; no_comm, the limit, and the loss of a small problem were not measured.
     columns = ("config", "ms/step", "gain vs", "gain vs", "wire", "peak", "gradients", "verdict")
     assert re.split(r"\s{2,}", headers.strip()) == list(columns)
@@ -247,13 +266,13 @@ def test_the_table_at_the_end_has_a_row_for_each_config(four_tests: Outcome) -> 
     assert "lossy" in rows[1]
 
 
-def test_the_command_that_records_a_baseline_is_named(four_tests: Outcome) -> None:
+def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> None:
     command = rf"{re.escape(sys.executable)} -m pytest .* --benchmark-save=NAME"
-    assert re.search(rf"^4 of 4 tests had no baseline for \S+; record one: {command}$", four_tests.output, re.MULTILINE)
+    assert re.search(rf"^5 of 5 tests had no baseline for \S+; record one: {command}$", five_tests.output, re.MULTILINE)
 
 
-def test_the_best_configs_stand_there_as_code(four_tests: Outcome) -> None:
-    output = four_tests.output
+def test_the_best_configs_stand_there_as_code(five_tests: Outcome) -> None:
+    output = five_tests.output
     assert re.search(r"^best lossless: ddp, \d+\.\d\d steps/s, gain vs ddp \+0\.0 %$", output, re.MULTILINE)
     lossy = re.search(r"^best lossy: bf16, \d+\.\d\d steps/s, gain vs ddp [+-]\d+\.\d %(: .*)?$", output, re.MULTILINE)
     assert lossy

@@ -41,11 +41,11 @@ def record_of(outcome: Outcome, file: Path) -> list[dict[str, object]]:
 def test_a_batch_that_changed_under_one_name_is_no_baseline_and_said_once(storage: Path, tmp_path: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
-    assert outcome.unwrapped.count(f"steady: 3 of 3 tests not compared on here: {SAID}") == 1
+    assert outcome.unwrapped.count(f"steady: 4 of 4 tests not compared on here: {SAID}") == 1
     assert outcome.output.count("another workload") == 1
     assert "had no baseline" not in outcome.output  # a record would be refused
     verdicts = [info["verdict"] for info in record_of(outcome, tmp_path / "run.json")]
-    assert [(verdict["word"], verdict["reason"]) for verdict in verdicts] == [("no baseline", SAID)] * 3  # type: ignore[index]
+    assert [(verdict["word"], verdict["reason"]) for verdict in verdicts] == [("no baseline", SAID)] * 4  # type: ignore[index]
 
 
 def test_with_require_baseline_such_a_test_fails_with_what_differs(storage: Path) -> None:
@@ -58,7 +58,7 @@ def test_it_is_not_saved_among_the_others(storage: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, STEADY, "--benchmark-save=of_2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     (line,) = (line for line in outcome.output.splitlines() if line.startswith("ERROR: not saved: "))
-    assert line.endswith(f"test_scaling[steady-1cpu-single] and 2 more on here: {SAID}")
+    assert line.endswith(f"test_scaling[steady-1cpu-single] and 3 more on here: {SAID}")
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
 
@@ -75,7 +75,7 @@ def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
     pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
     outcome = command("promote", "--yes", f"--storage={storage}", night)
     assert outcome.exit_code == 1, outcome
-    assert "3 of its tests measured something else than the baselines under their name" in outcome.errors
+    assert "4 of its tests measured something else than the baselines under their name" in outcome.errors
     assert "batch 512 in the records, 2 now" in outcome.errors
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
@@ -111,7 +111,7 @@ def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_said(storage: 
     outcome = pytest_perf(storage, *ASKED, OF_512, "--steps=8", "--min-slowdown=100")
     assert outcome.exit_code == 0, outcome.output
     said = (
-        "this run has 1 launch of up to 8 steps, warm-up 4; the newest record of 3 of 3 tests on here has "
+        "this run has 1 launch of up to 8 steps, warm-up 4; the newest record of 4 of 4 tests on here has "
         "1 launch of up to 3 steps, warm-up 4"
     )
     assert said in outcome.unwrapped

@@ -27,14 +27,14 @@ def configs(*arguments: str, gpus: bool = True) -> set[str]:
         "-q",
         variables=machine() if gpus else None,
     )
-    ids = [test for test in outcome.test_ids if "test_copies[" in test]
+    ids = [test for test in outcome.test_ids if "test_copies[" in test or "test_more_copies[" in test]
     return {test.rpartition("-4gpu-" if gpus else "-2cpu-")[2].rstrip("]") for test in ids}
 
 
 def test_a_whole_run_measures_few_and_the_file_by_its_name_all() -> None:
     assert configs("perf") == DEFAULT
     assert configs("perf/test_copies.py") == DEFAULT | MORE
-    assert configs("perf", "-k", "test_copies") == DEFAULT | MORE
+    assert configs("perf", "-k", "copies") == DEFAULT | MORE
 
 
 def test_a_config_by_its_whole_name_is_measured() -> None:
@@ -72,7 +72,7 @@ def test_bare_copies_are_a_table_with_the_pcie_links_limit(saved: tuple[Path, Ou
 def test_a_whole_night_does_not_miss_what_only_the_file_by_its_name_measures(
     saved: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    chosen = ("perf", "-k", "copies or feeds", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
+    chosen = ("perf", "-k", "test_copies or feeds", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
     json_file = tmp_path / "night.json"
     arguments = (*chosen, "--require-baseline", f"--benchmark-json={json_file}")
     outcome = perf(saved[0], *arguments, "--deselect=perf/test_feeds.py", variables=machine(pcie_width=8))
@@ -87,6 +87,7 @@ def test_the_share_of_the_step_is_in_the_table_and_in_the_record(saved: tuple[Pa
     shares = {info["config"] for info in infos if "copies_percent" in info}
     assert shares == (DEFAULT | MORE) - {"feed_resident"}
     fingerprints = {info["config"]: info["config_fingerprint"] for info in infos if "config_fingerprint" in info}
-    assert fingerprints["feed_loader_4"]["feed"] == "loader with 4 workers"
-    assert fingerprints["checkpoint_copy"]["copies_back"] == "checkpoint every 10 steps"
-    assert "copies_back" not in fingerprints["feed_pinned"]
+    options = {config: fingerprint["training_options"] for config, fingerprint in fingerprints.items()}
+    assert options["feed_loader_4"] == {"workers": "4"}
+    assert options["checkpoint_copy"] == {"copies_back": "checkpoint", "every": "10"}
+    assert options["feed_pinned"] == {}

@@ -44,7 +44,7 @@ class Sides:
         self.start_s = 0.0
         self.ranks = [Ranks() for _ in range(launches)]
 
-    def of(self, interconnect: object) -> list[Ranks]:
+    def of(self, interconnect: object, variables: object) -> list[Ranks]:
         return self.ranks
 
     def on_message(self, line: str) -> None: ...

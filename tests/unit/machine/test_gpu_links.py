@@ -6,7 +6,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from fixtures.machine.gpu_links import Device, Machine, bits, header_lines, read_machine
+from fixtures.machine.gpu_links import Device, Machine, bits, crossed, header_lines, read_machine
 from fixtures.machine.nvml import UnusableGpus, means_no_gpu, nvml, query
 from fixtures.machine.topology import gpus
 from fixtures.records.parts import to_record
@@ -52,7 +52,8 @@ def test_a_uniform_machine_is_three_lines() -> None:
 
 def test_pairs_that_differ_and_cannot_reach_each_other_are_counted() -> None:
     assert header_lines(H100_NVL) == [
-        "GPUs: 3 x NVIDIA H100 NVL; between pairs: 1 x NV12, 2 x SYS; no peer access in 1 of 3: chipset not supported; "
+        "GPUs: 3 x NVIDIA H100 NVL; between pairs: 1 x NV12, 2 x SYS (SYS crosses the link between "
+        "NUMA nodes, UPI or Infinity Fabric); no peer access in 1 of 3: chipset not supported; "
         "2 x 12 of 18 NVLinks up, 1 x 0 of 18 NVLinks up",
         "host: GPU 0-1 at NUMA node 0, CPUs 0-15,32-47; GPU 2 at NUMA node 1, CPUs 16-31,48-63",
     ]
@@ -131,3 +132,20 @@ def test_hidden_gpus_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with nvml(tmp_path) as there:
         assert not there
+
+
+@pytest.mark.parametrize(
+    ("links", "meaning"),
+    [
+        ({"nv18"}, ""),
+        ({"unknown"}, ""),
+        ({"phb"}, "traffic crosses the PCIe host bridge of the CPU"),
+        ({"pix", "nv4"}, "PIX crosses one PCIe switch"),
+        (
+            {"pxb", "node"},
+            "NODE crosses PCIe host bridges of one NUMA node, PXB crosses several PCIe switches, not the CPU",
+        ),
+    ],
+)
+def test_what_traffic_crosses_is_said_of_each_kind_of_link_but_nvlink(links: set[str], meaning: str) -> None:
+    assert crossed(links) == meaning

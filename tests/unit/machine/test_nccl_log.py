@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.machine.nccl_log import UNNAMED, Fingerprint, choices, fingerprint, ranges
+from fixtures.machine.nccl_log import (
+    UNNAMED,
+    Fingerprint,
+    VariableNotRead,
+    check_variables,
+    choices,
+    fingerprint,
+    ranges,
+)
 from tests import nccl_logs as logs
 
 
@@ -132,6 +140,40 @@ def test_what_was_connected_is_named(log: str, connected: tuple[str, ...]) -> No
 )
 def test_the_variables_that_nccl_has_read_are_named(log: str, variables: dict[str, str]) -> None:
     assert fingerprint(log).variables == variables
+
+
+# As ``fixtures.ranks.process_group`` writes it.
+HIGH_PRIORITY = "ProcessGroupNCCL: TORCH_NCCL_HIGH_PRIORITY set to 1\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "asked"),
+    [
+        (logs.V2_25_VARIABLES, {"NCCL_MAX_CTAS": "16", "NCCL_MIN_CTAS": "16"}),
+        (logs.TEXT_VARIABLES, {"NCCL_ALGO": "Ring,Tree"}),
+        (logs.V2_29_OR_LATER_VARIABLES, {"NCCL_MAX_CTAS": "8", "NCCL_CTA_POLICY": "EFFICIENCY"}),
+        (logs.CTA_POLICY_AS_OPTION, {"NCCL_CTA_POLICY": "2"}),
+        (HIGH_PRIORITY + logs.V2_30_START, {"TORCH_NCCL_HIGH_PRIORITY": "1"}),
+        (logs.V2_30_START, {}),
+    ],
+)
+def test_variables_that_the_log_names_took_effect(log: str, asked: dict[str, str]) -> None:
+    check_variables(asked, fingerprint(log))
+
+
+@pytest.mark.parametrize(
+    ("log", "asked", "says"),
+    [
+        (logs.V2_25_VARIABLES, ("NCCL_MAX_CTAS", "4"), "NCCL's log has NCCL_MAX_CTAS=16"),
+        (logs.V2_25_VARIABLES, ("NCCL_PROTO", "Simple"), "NCCL's log does not name NCCL_PROTO"),
+        (logs.V2_30_START, ("TORCH_NCCL_HIGH_PRIORITY", "1"), "NCCL's log does not name TORCH_NCCL_HIGH_PRIORITY"),
+        ("", ("NCCL_MAX_CTAS", "4"), "NCCL's log does not name NCCL_MAX_CTAS"),
+    ],
+)
+def test_a_variable_without_effect_is_named_with_what_the_log_has(log: str, asked: tuple[str, str], says: str) -> None:
+    with pytest.raises(VariableNotRead) as raised:
+        check_variables(dict([asked]), fingerprint(log))
+    assert str(raised.value) == f"{'='.join(asked)} did not take effect: {says}"
 
 
 def test_the_logs_of_all_ranks_make_one_fingerprint() -> None:

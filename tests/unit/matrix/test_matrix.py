@@ -14,7 +14,15 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.utils.data import default_collate
 
 from fixtures.machine.instance import valid
-from fixtures.matrix.configs import BUCKETS, CONFIGS, COPIES, FEEDS, MORE_COPIES, SCALING, THROUGHPUT
+from fixtures.matrix.configs import (
+    BY_DEFAULT,
+    CONFIGS,
+    COPIES,
+    EVERY,
+    MORE_COPIES,
+    NCCL_AUTOMATIC,
+    NCCL_SETTINGS,
+)
 from fixtures.matrix.hook import whole
 from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -43,9 +51,7 @@ def test_every_entry_is_found_by_its_own_name(table: dict[str, Workload]) -> Non
 
 
 def test_no_two_configs_share_a_name() -> None:
-    # Built before they go into a table, which would hide it.
-    names = [SCALING[0], *THROUGHPUT, *BUCKETS, *FEEDS, *COPIES, *(set(MORE_COPIES) - set(FEEDS))]
-    assert sorted(names) == sorted(CONFIGS)
+    assert len(EVERY) == len(CONFIGS)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -160,9 +166,34 @@ def test_what_copies_between_host_and_device_needs_a_gpu() -> None:
     assert reason == "feed_prefetch copies between host and device, 2cpu has no GPU"
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_every_config_can_be_measured_on_one_device(name: str) -> None:
+@pytest.mark.parametrize("name", BY_DEFAULT)
+def test_every_config_of_the_matrix_can_be_measured_on_one_device(name: str) -> None:
     assert CONFIGS[name].why_not(World(backend="nccl", size=1), warmup=10) is None
+
+
+@pytest.mark.parametrize("name", NCCL_SETTINGS)
+def test_a_setting_of_nccl_is_for_ranks_that_use_nccl(name: str) -> None:
+    config = CONFIGS[name]
+    assert config.why_not(World(backend="nccl", size=2), warmup=10) is None
+    for world in ("1gpu", "2cpu"):
+        reason = f"{name} is a setting of NCCL, over which {world} sends nothing"
+        assert config.why_not(parse_world(world), warmup=10) == reason
+
+
+def test_every_setting_of_nccl_differs_from_an_automatic_config_in_its_variables_alone() -> None:
+    automatic = [replace(CONFIGS[name], name="") for name in NCCL_AUTOMATIC]
+    settings = [CONFIGS[name] for name in NCCL_SETTINGS]
+    assert all(config.variables for config in settings)
+    assert all(replace(config, name="", variables=()) in automatic for config in settings)
+    assert "NCCL_NVLS_ENABLE" not in {name for config in CONFIGS.values() for name, _ in config.variables}
+
+
+def test_lines_of_a_setting_come_before_the_process_group() -> None:
+    assert CONFIGS["ctas_8-bucket_10mb"].lines() == (
+        "import os",
+        'os.environ["NCCL_MAX_CTAS"] = "8"  # before torch.distributed.init_process_group',
+        *CONFIGS["bucket_10mb"].lines(),
+    )
 
 
 @example([((4, 4), 4)], 1)  # half exactly, which is not less than half

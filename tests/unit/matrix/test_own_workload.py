@@ -19,10 +19,10 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, Workload
 from fixtures.matrix.worlds import parse_world
-from fixtures.ranks.clock import NoClock
+from fixtures.ranks.clock import Untimed
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.feed import Batch, batches
-from fixtures.ranks.loop import build_optimizer, run
+from fixtures.ranks.loop import EagerStep, build_optimizer, run
 
 
 def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -86,8 +86,9 @@ def test_what_its_functions_return_is_looked_at_in_the_first_step(
     workload = own(**fields)
     model = workload.model()
     optimizer = workload.optimizer(model.parameters())
+    step = EagerStep(ctx=ctx, workload=workload, model=model, optimizer=optimizer, feed=feed(ctx, workload))
     with pytest.raises(TypeError, match=f"^workload 'mine': {says}"):
-        run(ctx, workload, model, optimizer, feed(ctx, workload), NoClock(), range(1))
+        run(step, range(1), Untimed())
 
 
 def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> None:

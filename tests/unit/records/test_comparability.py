@@ -32,6 +32,7 @@ CONFIG: dict[str, Any] = {
     "hook": "powersgd_rank1",
     "hook_options": {"matrix_approximation_rank": "1"},
     "feed": "pinned",
+    "variables": {},
 }
 
 
@@ -91,6 +92,7 @@ def test_another_workload_is_told_with_what_differs(changed: dict[str, Any], sai
         ({"hook_options": {"matrix_approximation_rank": "2"}}, "matrix_approximation_rank 1 in the records, 2 now"),
         ({"feed": "loader"}, "feed pinned in the records, loader now"),
         ({"ddp": False, "ddp_arguments": {}}, "ddp True in the records, False now"),
+        ({"variables": {"NCCL_MAX_CTAS": "4"}}, "NCCL_MAX_CTAS unset in the records, 4 now"),
     ],
 )
 def test_another_config_is_told_with_what_differs(changed: dict[str, Any], said: str) -> None:

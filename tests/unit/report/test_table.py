@@ -103,11 +103,14 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
     steps_per_s = (0.1 * 0.102 * 0.098) ** (-1 / 3)
     assert row == [
         f"{steps_per_s:.2f}",
+        f"{8 * 32 * steps_per_s:.1f}",
         f"{1e3 / steps_per_s:.2f}",
         f"{100 * 0.004 * steps_per_s:.1f}",
         f"{100 * (steps_per_s / 8 - 1):+.1f}",
         f"{100 * (steps_per_s / 10 - 1):+.1f}",
+        f"{100 * steps_per_s / 10:.1f}",
         f"{100 * steps_per_s / 9.5:.1f}",
+        f"{100 - 100 * steps_per_s / 9.5:.1f}",
         "17.2",
         "3000",
         *("lossy", "2e-03"),
@@ -117,7 +120,7 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
 
 
 def test_a_row_without_v_has_what_is_asked_first() -> None:
-    """-v adds steps/s and the error of each gradient."""
+    """-v adds steps/s, samples/s, scaling, share of communication, MFU and the error of each gradient."""
     wide = lines(BF16, DDP, NO_COMM, measured("bucket_10mb", 9))
     assert rows(wide)["bf16"] == ["111.11", "+12.5", "94.7", "17.2", "3000", "lossy", "2e-03", "no", "baseline"]
 

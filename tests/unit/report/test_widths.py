@@ -124,7 +124,7 @@ def too_long(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("section", ["report", "against", "breakdown", "cost", "bandwidth", "advice"])
 def test_every_section_fits(everything: Run, section: str) -> None:
-    effects = {one.config: one for one in everything.training_effects}
+    effects = {(one.config, one.precision): one for one in everything.training_effects}
     printed = {
         "report": lambda: report_lines(everything, effects),
         "against": lambda: against_lines(everything),
@@ -142,8 +142,19 @@ def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> Non
     """Not wrapped, even with the longest name."""
     table = report_lines(everything, {})
     (row,) = [line for line in table if line.startswith("powersgd_rank1-bucket_2000mb ")]
-    assert row.split()[1:5] == ["809.64", "14.4", "+0.0", "100.0"]
+    assert row.split()[1:5] == ["316.2", "14.4", "+0.0", "100.0"]
     assert row.endswith("slower +125.0 %")
+
+
+def test_how_four_worlds_scale_fits_in_one_line() -> None:
+    worlds = [replace(busy("bucket_2000mb"), world=parse_world(f"{size}gpu")) for size in (2, 4, 6, 8)]
+    single = replace(busy("single"), world=parse_world("1gpu"))
+    run = Run(settings=SETTINGS)
+    for number, m in enumerate((single, *worlds)):
+        run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
+    printed = report_lines(run, {})
+    assert "scaling efficiency of the fastest lossless: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    assert too_long(printed) == []
 
 
 def test_the_table_of_gradients_fits() -> None:

@@ -109,6 +109,7 @@ def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdo
 def test_overlap_is_the_share_of_communication_that_compute_covers(late: Breakdown) -> None:
     assert late.communication_ms == pytest.approx((0.400 + 0.250) / 2)
     assert late.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
+    assert late.communication_to_computation == pytest.approx(0.325 / late.parts_ms["compute"])
 
 
 def test_a_record_has_the_documented_keys(late: Breakdown) -> None:

@@ -1,0 +1,47 @@
+"""What a run of test_scaling says of many devices, in its table and its record."""
+
+import re
+
+import pytest
+
+from tests.command_line import QUICK, Outcome
+from tests.fake_ranks import FLOPS_PER_SAMPLE
+from tests.forked import perf as pytest_perf
+from tests.saved_records import Record, infos, read
+
+STEADY = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", *QUICK, "--explain=none")
+
+
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, Record]]:
+    folder = tmp_path_factory.mktemp("scaled")
+    outcome = pytest_perf(folder / "baselines", *STEADY, "-v", f"--benchmark-json={folder / 'run.json'}")
+    assert outcome.exit_code == 0, outcome.output
+    return outcome, infos(read(folder / "run.json"))
+
+
+def test_worlds_of_several_ranks_have_one_config_more(scaled: tuple[Outcome, dict[str, Record]]) -> None:
+    cells = ("1cpu-single", "1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb")
+    assert list(scaled[1]) == [f"test_scaling[steady-{cell}]" for cell in cells]
+
+
+def test_the_record_has_the_efficiency_against_one_device(scaled: tuple[Outcome, dict[str, Record]]) -> None:
+    info = {name.partition("-")[2].rstrip("]"): one for name, one in scaled[1].items()}
+    assert info["1cpu-single"]["scaling_efficiency_percent"] == pytest.approx(100)
+    for cell in ("1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb"):
+        ratio = info[cell]["samples_per_s"] / info[cell]["world_size"] / info["1cpu-single"]["samples_per_s"]
+        assert info[cell]["scaling_efficiency_percent"] == pytest.approx(100 * ratio)
+    assert info["2cpu-ddp"]["communication_percent"] is None  # nothing without communication was measured
+
+
+def test_the_record_has_the_operations_and_no_mfu_without_a_gpu(scaled: tuple[Outcome, dict[str, Record]]) -> None:
+    for info in scaled[1].values():
+        assert info["flops_per_step"] == FLOPS_PER_SAMPLE * 2 * info["world_size"]
+        assert info["mfu_percent"] is info["peak_flops_per_s"] is None
+
+
+def test_the_largest_world_has_the_line_on_scaling_and_v_the_columns(scaled: tuple[Outcome, dict[str, Record]]) -> None:
+    found = re.findall(r"^scaling efficiency of the fastest lossless: 2cpu [\d.]+ %$", scaled[0].output, re.MULTILINE)
+    assert len(found) == 1
+    assert "samples/s" in scaled[0].output
+    assert "MFU" not in scaled[0].output

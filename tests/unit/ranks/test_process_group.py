@@ -1,0 +1,38 @@
+"""The options of NCCL's process group that variables ask for."""
+
+import pytest
+from torch import distributed
+
+from fixtures.ranks.process_group import options
+
+
+@pytest.mark.skipif(not distributed.is_nccl_available(), reason="this build of torch has no NCCL")
+@pytest.mark.parametrize(
+    ("variables", "high", "policy"),
+    [
+        ({"TORCH_NCCL_HIGH_PRIORITY": "1"}, True, None),
+        ({"NCCL_CTA_POLICY": "2"}, False, 2),
+        ({"TORCH_NCCL_HIGH_PRIORITY": "1", "NCCL_CTA_POLICY": "1"}, True, 1),
+    ],
+)
+def test_options_say_what_the_variables_do(
+    variables: dict[str, str], high: bool, policy: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TORCH_NCCL_HIGH_PRIORITY", "NCCL_CTA_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    untouched = distributed.ProcessGroupNCCL.Options().config
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = options()
+    assert found.is_high_priority_stream == high
+    if hasattr(untouched, "cta_policy"):
+        assert found.config.cta_policy == (untouched.cta_policy if policy is None else policy)
+
+
+@pytest.mark.parametrize("variables", [{}, {"TORCH_NCCL_HIGH_PRIORITY": "0"}, {"NCCL_CTA_POLICY": "EFFICIENCY"}])
+def test_without_them_torch_has_its_defaults(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TORCH_NCCL_HIGH_PRIORITY", "NCCL_CTA_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert options() is None

@@ -1,0 +1,115 @@
+"""Configs with different batches, how samples/s grow with the devices, and what DDP costs on one."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.worlds import parse_world
+from fixtures.records.measurement import Measurement
+from fixtures.session.comparison import is_faster, on_one_device
+from fixtures.session.run_advice import alone_record
+from tests.builders import DDP, launch, lines, measured
+from tests.unit.report.test_table import NO_COMM, SINGLE, beside, best, launched, quiet
+
+
+def larger_batch(config: str, steps_per_s: float, times: int) -> Measurement:
+    """A config that trains this many times the samples in a step."""
+    m = measured(config, steps_per_s)
+    return replace(m, workload=replace(m.workload, batch_size=times * m.workload.batch_size))
+
+
+def test_configs_with_different_batches_are_compared_in_samples() -> None:
+    """Twice the batch in 1.6 times the step is 1.25 times as fast."""
+    twice = larger_batch("bf16", 5, 2)
+    compared = beside(twice, DDP, NO_COMM, SINGLE)
+    assert compared.against_naive_percent == pytest.approx(25)
+    assert compared.of_limit_percent == pytest.approx(100 * 10 / 9.5)
+    assert compared.scaling_efficiency_percent == pytest.approx(100)
+    assert is_faster(replace(twice, launches=(launch(0.2), launch(0.2001))), quiet("ddp", 8))
+
+
+def test_the_best_of_different_batches_trains_the_most_samples() -> None:
+    slower_step = replace(quiet("static_graph", 5), workload=larger_batch("ddp", 8, 2).workload)
+    assert best(slower_step, quiet("ddp", 8))[1].startswith(
+        "best lossless: static_graph, 5.00 steps/s, gain vs ddp +25"
+    )
+
+
+def test_scaling_is_efficient_where_every_rank_is_as_fast_as_one_device() -> None:
+    compared = beside(measured("ddp", 9), SINGLE)
+    assert compared.scaling_efficiency_percent == pytest.approx(90)
+    assert beside(SINGLE).scaling_efficiency_percent == pytest.approx(100)
+    assert beside(DDP, measured("single", 10, world="1gpu", interconnect="shm")).scaling_efficiency_percent is None
+
+
+def test_communication_is_what_the_step_has_over_that_of_the_limit() -> None:
+    """Steps of 125 and 100 ms: 25 of 125 are communication."""
+    assert beside(DDP, measured("no_comm", 10)).communication_percent == pytest.approx(20)
+    assert beside(DDP).communication_percent is None
+
+
+def scaling(*measurements: Measurement) -> list[str]:
+    return [line for line in lines(*measurements) if line.startswith("scaling efficiency")]
+
+
+def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales() -> None:
+    measurements = [
+        *(SINGLE, measured("ddp", 9.6, world="1gpu")),
+        *(measured("ddp", 9, world="2gpu"), measured("bucket_10mb", 9.5, world="2gpu")),
+        *(DDP, measured("bucket_10mb", 7.9), measured("bf16", 9.9), NO_COMM, measured("graph-bucket_10mb", 9.9)),
+        *(measured("single", 20, world="1gpu", workload="resnet50"), measured("ddp", 19, workload="resnet50")),
+        measured("ddp", 5, interconnect="shm"),
+    ]
+    begin = "scaling efficiency of the fastest lossless: "
+    assert scaling(*measurements) == [
+        begin + "8gpu 95.0 %",
+        begin + "2gpu 95.0, 8gpu 80.0 %",
+    ]
+    table = lines(*measurements)
+    assert table.index(scaling(*measurements)[1]) > max(i for i, line in enumerate(table) if line.startswith("bf16 "))
+
+
+def test_without_one_device_or_with_one_device_only_nothing_scales() -> None:
+    assert scaling(DDP, NO_COMM) == scaling(SINGLE, measured("ddp", 9.6, world="1gpu")) == []
+
+
+def on_one(config: str, *ms: float) -> Measurement:
+    return replace(launched(config, *ms), world=parse_world("1gpu"))
+
+
+ALONE = on_one("single", 100, 100.1, 99.9)
+
+
+def test_on_one_gpu_ddp_costs_what_was_measured() -> None:
+    table = lines(ALONE, on_one("ddp", 103.1, 103, 103.2))
+    advice = "one GPU: train without DDP, it costs 3.0 % (ddp against single)"
+    assert [line for line in table if line.startswith("one ")] == [advice]
+
+
+def test_ddp_in_a_cuda_graph_is_not_compared_with_one_gpu_without_a_graph() -> None:
+    graph = next(name for name, config in CONFIGS.items() if config.graph and config.ddp and config.hook == "none")
+    found = on_one_device([ALONE, on_one("ddp", 103.1, 103, 103.2), on_one(graph, 80, 80.1, 80.2)])
+    assert [one.ddp.config.name for one in found] == ["ddp"]
+
+
+@pytest.mark.parametrize(
+    "ddp",
+    [
+        [on_one("ddp", 101, 99, 100.5)],  # within the spread
+        [on_one("ddp", 103)],  # one launch
+        [on_one("ddp", 103.1, 103, 103.2), on_one("bucket_view", 100, 100.1, 100)],  # not at best
+        [on_one("bf16", 103.1, 103, 103.2)],  # lossy
+        [quiet("ddp", 8)],  # several
+    ],
+)
+def test_a_cost_on_one_gpu_that_is_not_decided_is_not_said(ddp: list[Measurement]) -> None:
+    assert [line for line in lines(ALONE, *ddp) if line.startswith("one ")] == []
+
+
+def test_the_advice_to_train_without_ddp_has_both_steps_in_the_record() -> None:
+    (found,) = on_one_device([ALONE, on_one("ddp", 103.1, 103, 103.2)])
+    record = alone_record(found)
+    assert record.config == "single"
+    assert record.step_ms == pytest.approx(103.1)
+    assert record.expected_ms == record.measured_ms == pytest.approx(100)
