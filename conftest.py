@@ -21,6 +21,7 @@ pytest_plugins = (
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.training",
+    "fixtures.gradients.graph_training",
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.summary",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.gradients.graph_training import GraphTraining
 from fixtures.matrix.configs import GRAPHS, SINGLE_GRAPHS
 from fixtures.session.measure import Measure
 
@@ -14,3 +15,10 @@ def test_graphs(measure: Measure, workload: str, world: str, config: str) -> Non
 @pytest.mark.cells(SINGLE_GRAPHS, "every", default=False)
 def test_single_graph(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
+
+
+@pytest.mark.cells(("graph-bucket_25mb", "graph-bf16-bucket_25mb"), "largest", default=False)
+def test_graph_trains_like_its_steps(graph_training: GraphTraining, workload: str, world: str, config: str) -> None:
+    """To the difference between two trainings step by step, which is not zero where kernels add in varying order."""
+    trained = graph_training(workload, world, config)
+    assert trained.graph_difference <= 3 * trained.eager_difference + 1e-6

@@ -1,11 +1,13 @@
 """Code inside a rank for test_pasted_lines.py: a measured config, and the lines for users to paste."""
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -14,23 +16,45 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.context import RankContext
+from fixtures.ranks.ddp_settings import ddp_settings
 from fixtures.ranks.wrapping import wrap
 
 # Past the first compressed step of every hook.
 _STEPS = 6
+_VARIABLES = ("DDP_SET_LAST_BUCKET_CAP", "DDP_DISABLE_COMM_MEM")
+_FLAGS = ("skip_all_reduce_unused_params", "batched_grad_copy")
 
 Registered = tuple[Callable[..., Any], Any]
 
 
 def measured_and_pasted(ctx: RankContext, *, config: str, world: str) -> dict[str, dict[str, Any]]:
     """Return ``measured`` and ``pasted``: the settings, hook, state, and gradients after some steps of each."""
-    ours = wrap(_model(), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device).module
-    assert isinstance(ours, DistributedDataParallel)
-    theirs, registered = _paste(CONFIGS[config].lines(), ctx.rank)
-    return {
-        "measured": _described(ours, [(_unwrapped(hook), state) for hook, state in ours._comm_hooks], ctx.rank),
-        "pasted": _described(theirs, registered, ctx.rank),
-    }
+    with _restored():
+        with ddp_settings(CONFIGS[config]):
+            ours = wrap(_model(), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device).module
+            assert isinstance(ours, DistributedDataParallel)
+            hooks = [(_unwrapped(hook), state) for hook, state in ours._comm_hooks]
+            measured = _described(ours, hooks, ctx.rank)
+        theirs, registered = _paste(CONFIGS[config].lines(), ctx.rank)
+        return {"measured": measured, "pasted": _described(theirs, registered, ctx.rank)}
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
+    """Restore what pasted lines set in the process."""
+    variables, first = dict(os.environ), _first_bucket_bytes()
+    try:
+        yield
+    finally:
+        distributed._DEFAULT_FIRST_BUCKET_BYTES = first  # type: ignore[attr-defined]
+        for name in set(os.environ) - set(variables):
+            del os.environ[name]
+        os.environ.update(variables)
+
+
+def _first_bucket_bytes() -> int:
+    first: int = distributed._DEFAULT_FIRST_BUCKET_BYTES  # type: ignore[attr-defined]  # not in __all__
+    return first
 
 
 def _model() -> nn.Module:
@@ -96,6 +120,11 @@ def _described(ddp: DistributedDataParallel, hooks: list[Registered], rank: int)
         "static_graph": ddp.static_graph,
         "gradient_as_bucket_view": ddp.gradient_as_bucket_view,
         "find_unused_parameters": ddp.find_unused_parameters,
+        "first_bucket_bytes": _first_bucket_bytes(),
+        "variables": {name: value for name, value in os.environ.items() if name in _VARIABLES},
+        "builtin": ddp._get_ddp_logging_data().get("comm_hook") if not hooks else None,
+        "flags": [name for name in _FLAGS if getattr(ddp, name, False)],
+        "caps": getattr(ddp, "bucket_bytes_cap_list", []),
     }
     generator = torch.Generator().manual_seed(rank)
     for _ in range(_STEPS):

@@ -114,7 +114,10 @@ def test_a_baseline_of_settings_is_not_missed_by_a_run_without_them(tmp_path: Pa
 
 def test_automatic_settings_are_best_where_nothing_gains(tmp_path: Path) -> None:
     outcome, _ = run(tmp_path, FILE, f"--workload={STEADY}", "-k=ctas_4 or 4gpu-bucket")
-    assert "NCCL's automatic settings are best here: of 2 others none clearly gains, at most 0.0 %" in outcome.output
+    assert (
+        "NCCL's automatic settings are best here: of 2 other settings none clearly gains, at most 0.0 %"
+        in outcome.output
+    )
 
 
 def test_a_setting_that_nccl_does_not_read_fails_and_the_others_go_on(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from fixtures.matrix.configs import (
     BY_DEFAULT,
     CONFIGS,
     COPIES,
+    DDP_PLAIN,
+    DDP_SETTINGS,
     EVERY,
     MORE_COPIES,
     NCCL_AUTOMATIC,
@@ -185,6 +187,7 @@ def test_every_setting_of_nccl_differs_from_an_automatic_config_in_its_variables
     settings = [CONFIGS[name] for name in NCCL_SETTINGS]
     assert all(config.variables for config in settings)
     assert all(replace(config, name="", variables=()) in automatic for config in settings)
+    assert all(replace(s, name="", variables=()) == replace(CONFIGS[s.compared_with], name="") for s in settings)
     assert "NCCL_NVLS_ENABLE" not in {name for config in CONFIGS.values() for name, _ in config.variables}
 
 
@@ -194,6 +197,64 @@ def test_lines_of_a_setting_come_before_the_process_group() -> None:
         'os.environ["NCCL_MAX_CTAS"] = "8"  # before torch.distributed.init_process_group',
         *CONFIGS["bucket_10mb"].lines(),
     )
+
+
+# What a setting of DDP may change; the cap of first_bucket_... and of others is DDP's default of the same 25 MB.
+SETTINGS_OF_DDP = (
+    *("first_bucket_mb", "last_bucket_mb", "bucket_cap_mb_list", "skip_all_reduce_unused_params"),
+    *("batched_grad_copy", "lazy_bucket_allocation", "comm_mem", "hook"),
+)
+
+
+@pytest.mark.parametrize("name", [*DDP_SETTINGS, "graph-last_bucket_1mb-bucket_25mb"])
+def test_a_setting_of_ddp_changes_one_thing_of_the_config_it_is_compared_with(name: str) -> None:
+    config = CONFIGS[name]
+    plain = CONFIGS[config.compared_with]
+    (changed,) = (field for field in SETTINGS_OF_DDP if getattr(config, field) != getattr(plain, field))
+    assert replace(config, name="", bucket_cap_mb=25, **{changed: getattr(plain, changed)}) == replace(plain, name="")
+    assert plain.name in (*DDP_PLAIN, "graph-bucket_25mb")
+    assert not plain.compared_with
+
+
+def test_the_cap_of_one_bucket_needs_the_default_cap_of_the_others() -> None:
+    """With bucket_cap_mb DDP ignores _DEFAULT_FIRST_BUCKET_BYTES."""
+    special = [config for config in EVERY if config.ddp_first_bucket_bytes() or config.bucket_cap_mb_list]
+    assert len(special) == 6
+    assert all(config.bucket_cap_mb is None for config in special)
+
+
+def test_lines_of_a_setting_of_ddp_come_before_ddp() -> None:
+    assert CONFIGS["last_bucket_10mb-bucket_25mb"].lines() == (
+        "import os",
+        'os.environ["DDP_SET_LAST_BUCKET_CAP"] = "1"',
+        "from torch import distributed",
+        "from torch.nn.parallel import DistributedDataParallel",
+        "distributed._DEFAULT_FIRST_BUCKET_BYTES = 10485760",
+        "model = DistributedDataParallel(model, device_ids=[local_rank], "
+        "static_graph=True, gradient_as_bucket_view=True)",
+    )
+
+
+def test_a_record_names_what_ddp_reads_outside_its_arguments() -> None:
+    both = {"static_graph": "True", "gradient_as_bucket_view": "True"}
+    assert CONFIGS["comm_mem-bucket_25mb"].ddp_settings() == {
+        **both,
+        "bucket_cap_mb": "25",
+        "DDP_DISABLE_COMM_MEM": "0",
+    }
+    assert CONFIGS["last_bucket_1mb-bucket_25mb"].ddp_settings() == {
+        **both,
+        "dist._DEFAULT_FIRST_BUCKET_BYTES": "1048576",
+        "DDP_SET_LAST_BUCKET_CAP": "1",
+    }
+
+
+def test_memory_of_nccl_is_for_ranks_that_use_nccl() -> None:
+    config = CONFIGS["comm_mem-bucket_25mb"]
+    assert config.why_not(World(backend="nccl", size=2), warmup=10) is None
+    for world in ("1gpu", "2cpu"):
+        reason = f"comm_mem-bucket_25mb is a setting of NCCL, over which {world} sends nothing"
+        assert config.why_not(parse_world(world), warmup=10) == reason
 
 
 @example([((4, 4), 4)], 1)  # half exactly, which is not less than half

@@ -36,6 +36,45 @@ def test_the_best_of_different_batches_trains_the_most_samples() -> None:
     )
 
 
+def test_a_config_is_compared_with_what_computes_in_the_same_way() -> None:
+    """A graph has the limit of graphs and scales against one graph; it is compared with eager DDP all the same."""
+    graph = measured("graph-bucket_25mb", 20)
+    eager = (SINGLE, DDP, NO_COMM)
+    compared = beside(
+        graph, *eager, measured("graph-no_comm-bucket_25mb", 25), measured("single_graph", 32, world="1gpu")
+    )
+    assert compared.of_limit_percent == pytest.approx(80)
+    assert compared.scaling_efficiency_percent == pytest.approx(62.5)
+    assert compared.against_naive_percent == pytest.approx(150)
+    assert compared.against_single_percent == pytest.approx(100)
+    alone = beside(graph, *eager)
+    assert (alone.of_limit_percent, alone.scaling_efficiency_percent) == (None, None)
+    assert beside(DDP, *eager, measured("graph-no_comm-bucket_25mb", 25)).of_limit_percent == pytest.approx(800 / 9.5)
+
+
+def test_a_graph_that_beats_eager_steps_without_communication_is_no_disturbance() -> None:
+    shown = lines(quiet("ddp", 8), quiet("no_comm", 9.5), quiet("graph-bucket_25mb", 20))
+    assert not [line for line in shown if line.startswith("disturbed")]
+    assert any(line.startswith("best lossless: graph-bucket_25mb") for line in shown)
+
+
+@pytest.mark.parametrize("config", ["accumulate_4", "batch_x4", "local_sgd_8"])
+def test_what_trains_something_else_is_never_best(config: str) -> None:
+    shown = lines(quiet("ddp", 8), quiet("no_comm", 9.5), quiet(config, 9))
+    assert any(line.startswith("best lossless: ddp, 8.00 steps/s") for line in shown)
+    assert not [line for line in shown if line.startswith("disturbed")]
+
+
+def test_where_batches_differ_the_table_has_samples_instead_of_steps() -> None:
+    shown = lines(quiet("ddp", 8), quiet("accumulate_4", 3))
+    header, rows = next(line for line in shown if line.startswith("config")), shown[3:]
+    assert "samples" in header
+    assert "ms/step" not in header
+    samples = [line.split()[1:3] for line in rows if line.startswith(("ddp ", "accumulate_4 "))]
+    batch = DDP.samples_per_step
+    assert samples == [[str(batch), f"{8 * batch:.1f}"], [str(4 * batch), f"{12 * batch:.1f}"]]
+
+
 def test_scaling_is_efficient_where_every_rank_is_as_fast_as_one_device() -> None:
     compared = beside(measured("ddp", 9), SINGLE)
     assert compared.scaling_efficiency_percent == pytest.approx(90)

@@ -37,6 +37,12 @@ def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
     assert any(line.startswith("best lossless: ") for line in report_lines(run, {}))
 
 
+@pytest.mark.parametrize(("times", "evidence"), [(1.0, 1), (1e-5, 0)])
+def test_a_canary_that_jumps_is_named_unless_it_is_very_short(times: float, evidence: int) -> None:
+    before_s, after_s = ([times * value for value in values] for values in ([1.5, 1.51, 1.52], [1.0, 1.01, 1.02]))
+    assert len(disturbances(with_canary(run_of(1.001, 1.001), before_s, after_s))) == evidence
+
+
 def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config_is_best() -> None:
     run = run_of(1.1, 1.005)
     (line,) = disturbances(run)

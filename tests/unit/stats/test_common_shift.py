@@ -47,7 +47,7 @@ def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold()
     assert (shift.word, shift.fails, shift.slower) == ("slower", True, 40)
     assert shift.change_percent == pytest.approx(8)
     assert shift.reason.startswith(
-        "all 40 tests are slower, by about 8.0 % (threshold 6.7 %), canaries are flat: matrix"
+        "all 40 tests are slower, by about 8.0 % (threshold 6.7 %), no canary is slower: matrix"
     )
 
 

@@ -1,0 +1,103 @@
+"""Settings of DDP on real ranks: they take effect, they end with their config, and an ignored one is found."""
+
+import inspect
+from typing import Any
+
+import pytest
+from torch.nn.parallel import DistributedDataParallel
+
+from fixtures.launch.protocol import CannotRun, TrainRequest
+from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import CONFIGS, DDP_SETTINGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
+
+WORLD = World(backend="gloo", size=2)
+MB = 1 << 20
+HERE = "tests.ranks.rank_ddp_settings"
+# With vit_tiny, whose gradients have 10.8 MB: bucket_25mb is one bucket.
+CAPS = {
+    "first_bucket_1mb-bucket_25mb": [1],
+    "last_bucket_1mb-bucket_25mb": [1],
+    "bucket_list-bucket_25mb": [1, 5],
+}
+# (config, changed fields, what the check says): DDP is built with the changed fields.
+IGNORED = [
+    ("first_bucket_1mb-bucket_25mb", {"bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps of first_bucket_1mb"),
+    ("last_bucket_1mb-bucket_25mb", {"bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps of last_bucket_1mb"),
+    ("last_bucket_1mb-bucket_25mb", {"last_bucket_mb": None, "first_bucket_mb": 1}, "RuntimeError: DDP ignored"),
+    ("first_bucket_1mb-bucket_25mb", {"first_bucket_mb": None, "last_bucket_mb": 1}, "RuntimeError: DDP ignored"),
+    (
+        "bucket_list-bucket_25mb",
+        {"bucket_cap_mb_list": (), "bucket_cap_mb": 25},
+        "RuntimeError: DDP ignored the caps of bucket_list",
+    ),
+    ("batched_copy-bucket_25mb", {"batched_grad_copy": False}, "RuntimeError: DDP ignored batched_grad_copy"),
+    ("skip_unused-bucket_25mb", {"skip_all_reduce_unused_params": False}, "RuntimeError: DDP ignored skip_all_reduce"),
+    ("skip_unused-bucket_25mb", {}, "CannotRun: each of the 1 buckets has a parameter that is used"),
+]
+
+
+@pytest.fixture
+def ranks(two_ranks: RankSets) -> RankSet:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return ranks
+
+
+def bucket_bytes(ranks: RankSet, config: str) -> list[int]:
+    request = TrainRequest(workload="vit_tiny", config=config, world="2cpu", steps=1, warmup=4)
+    return ranks.ask(WORLD, request, doing=config)[0].bucket_bytes
+
+
+# Any: fields of a config.
+def checked(ranks: RankSet, config: str, built_as: dict[str, Any], **others: Any) -> dict[str, Any]:
+    asked = {"config": config, "built_as": built_as, **others}
+    answer: dict[str, Any] = ranks.run(WORLD, f"{HERE}:checked", asked, doing=config)[0]
+    return answer
+
+
+def test_a_setting_takes_effect_and_ends_with_its_config(ranks: RankSet) -> None:
+    before = bucket_bytes(ranks, "bucket_25mb"), ranks.run(WORLD, f"{HERE}:process_wide", {}, doing="before")
+    assert len(before[0]) == 1
+    for config, caps in CAPS.items():
+        sizes = bucket_bytes(ranks, config)
+        small = sizes[: -len(caps) - 1 : -1] if "last" in config else sizes[: len(caps)]
+        assert len(sizes) > len(caps)
+        assert sum(sizes) == sum(before[0])
+        assert all(cap * MB <= size < (cap + 1.2) * MB for cap, size in zip(caps, small, strict=True))
+    assert before == (bucket_bytes(ranks, "bucket_25mb"), ranks.run(WORLD, f"{HERE}:process_wide", {}, doing="after"))
+
+
+@pytest.mark.parametrize("config", [name for name in DDP_SETTINGS if name not in CAPS])
+def test_another_setting_is_trained_or_says_why_not(ranks: RankSet, config: str) -> None:
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    missing = [name for name in CONFIGS[config].ddp_arguments() if name not in known]
+    try:
+        assert bucket_bytes(ranks, config)
+    except CannotRun as reason:
+        says = str(reason)
+        assert not missing or f"{config} needs {missing[0]}, which DDP of torch" in says
+        assert missing or "vit_tiny uses all parameters" in says or "memory that its backend allocates" in says
+    else:
+        assert not missing
+        assert config not in ("skip_unused-bucket_25mb", "comm_mem-bucket_25mb")
+
+
+@pytest.mark.parametrize("config", CAPS)
+@pytest.mark.parametrize("dtypes", [1, 2])
+def test_a_setting_that_ddp_heeds_passes_its_check(ranks: RankSet, config: str, dtypes: int) -> None:
+    answer = checked(ranks, config, {}, dtypes=dtypes)
+    assert answer["error"] is None
+    assert len(answer["bytes"]) > dtypes
+
+
+@pytest.mark.parametrize(("config", "built_as", "says"), IGNORED)
+def test_a_setting_that_ddp_ignores_is_found(ranks: RankSet, config: str, built_as: dict[str, Any], says: str) -> None:
+    assert str(checked(ranks, config, built_as)["error"]).startswith(says)
+
+
+def test_a_bucket_of_unused_parameters_is_skipped(ranks: RankSet) -> None:
+    answer = checked(ranks, "skip_unused-bucket_25mb", {}, unused=True)
+    assert answer["error"] is None
+    assert len(answer["bytes"]) > 1
