@@ -1,4 +1,4 @@
-"""What bandwidth does a bare all-reduce of each size reach?   pytest perf/test_collectives.py"""
+"""What latency and bandwidth do bare collectives reach, by kind and size?   pytest perf/test_collectives.py"""
 
 from fixtures.session.measure import Bandwidth
 

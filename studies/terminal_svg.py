@@ -30,6 +30,7 @@ MEANINGS = {
     "of limit %": "Share of the speed without any communication. Over 100: the run was disturbed.",
     "comm. of step %": "Share of the step that communication adds: 100 - of limit.",
     "MFU %": "FLOP/s of forward and backward pass over the peak of the GPUs.",
+    "copies %": "Share of the step that copies between host and device take, against the config without them.",
     "wire MB": "What all ranks together send in a step.",
     "peak MB": "Memory of the fullest rank.",
     "gradients": "lossless: rounding only. lossy: with the relative L2 error of one step. limit: nothing is sent.",

@@ -15,8 +15,6 @@ from typing import Any
 
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
-    AllReduceRequest,
-    AllReduceResult,
     BreakdownRequest,
     CanaryRequest,
     CanaryResult,
@@ -27,14 +25,16 @@ from fixtures.launch.protocol import (
     SoftwareRequest,
     TrainRequest,
     TrainResult,
+    TransferRequest,
+    TransferResult,
     WorkloadFingerprint,
     to_json,
 )
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.session import environment
 from fixtures.machine.nccl_log import Choices
-from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import find_config
+from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
@@ -166,9 +166,9 @@ def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreak
     return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(step,) * 5)
 
 
-def _all_reduce(world: World, rank: int, arguments: dict[str, Any]) -> AllReduceResult:
-    asked = AllReduceRequest(**arguments)
-    return AllReduceResult(step_s=[1e-4 + ALL_REDUCES[asked.collective].bytes / 1e10] * asked.steps)
+def _transfer(world: World, rank: int, arguments: dict[str, Any]) -> TransferResult:
+    asked = TransferRequest(**arguments)
+    return TransferResult(step_s=[1e-4 + TRANSFERS[asked.transfer].bytes / 1e10] * asked.steps)
 
 
 def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
@@ -205,7 +205,7 @@ ANSWERS: dict[str, Answer] = {
     BreakdownRequest.function: _break_down,
     NcclChoicesRequest.function: lambda world, rank, arguments: Choices(),
     NcclLogRequest.function: lambda world, rank, arguments: "",
-    AllReduceRequest.function: _all_reduce,
+    TransferRequest.function: _transfer,
     CanaryRequest.function: _time_canaries,
     SoftwareRequest.function: _describe,
     SmallProblemRequest.function: _train_small,

@@ -25,7 +25,7 @@ TWO_RANKS = f"perf/test_scaling.py::{OF_TWO_RANKS}"
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are beside it."""
     storage = tmp_path_factory.mktemp("first") / "baselines"
-    chosen = "(steady and (scaling and not bucket or bf16])) or 1mb or 4mb or unprofilable-1cpu-ddp]"
+    chosen = "(steady and (scaling and not bucket or bf16])) or all_reduce_1mb or 4mb or unprofilable-1cpu-ddp]"
     arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
     outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
     traces = f"--traces={storage.parent / 'new' / 'traces'}"

@@ -43,6 +43,28 @@ def test_fewer_steps_than_workers_are_a_round(two_ranks: RankSets) -> None:
     assert len(trained(two_ranks, "just_starved", steps=1).step_s) == 1
 
 
+@pytest.mark.parametrize(
+    ("config", "measured"),
+    [("feed_loader_0", 12), ("feed_loader_2", 6), ("loss_item_every_1", 12), ("loss_item_every_10", 2)],
+)
+def test_a_step_with_something_in_one_of_several_is_the_mean_of_so_many(
+    two_ranks: RankSets, config: str, measured: int
+) -> None:
+    """12 steps: of two workers a round has two, and 20 steps where every tenth reads the loss."""
+    (launch,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(
+        workload="tests.workloads_for_tests:steady",
+        config=config,
+        world=WORLD.name,
+        warmup=4,
+        steps=12,
+        precision_percent=1e-9,
+        check_gradients=True,
+    )
+    (answer,) = launch.ask(WORLD, request, doing=config)
+    assert len(answer.step_s) == measured
+
+
 def profiled(ranks: RankSets, workload: str, trace: Path) -> Breakdown:
     trained(ranks, workload, steps=1, traces=[str(trace)])
     (launch,) = ranks.of(INTERCONNECTS["native"])

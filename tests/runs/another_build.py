@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from fixtures.launch import rank_sets
-from fixtures.launch.protocol import AllReduceRequest, CannotRun, TrainRequest
+from fixtures.launch.protocol import CannotRun, TrainRequest, TransferRequest
 from fixtures.matrix.worlds import World
 from tests.fake_ranks import FakeRankSet
 
@@ -23,7 +23,7 @@ class BuildRankSet(FakeRankSet):
 
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
         values = super().run(world, function, arguments, doing=doing)
-        if self.other_side is None or function not in (TrainRequest.function, AllReduceRequest.function):
+        if self.other_side is None or function not in (TrainRequest.function, TransferRequest.function):
             return values
         if reason := os.environ.get(CANNOT):
             raise CannotRun(reason)

@@ -16,7 +16,7 @@ from tests.saved_records import Record, infos, records_of
 
 FILES = ("perf/test_throughput.py", "perf/test_collectives.py")
 WIDE, SLOW_TO_CAST, FED = (f"--workload=tests.runs.communicating:{name}" for name in STEPS)
-ASKED = "1mb or 16mb or ddp] or ddp_default] or bf16] or no_comm]"
+ASKED = "all_reduce_1mb or all_reduce_16mb or ddp] or ddp_default] or bf16] or no_comm]"
 # Whether a step of it in bfloat16 is shorter than one of any other config.
 GAINS = {"wide": True, "slow_to_cast": False}
 gains_or_not = pytest.mark.parametrize(("workload", "gains"), GAINS.items())

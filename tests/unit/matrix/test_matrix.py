@@ -17,9 +17,11 @@ from fixtures.machine.instance import valid
 from fixtures.matrix.configs import (
     BY_DEFAULT,
     CONFIGS,
+    COPIES,
     DDP_PLAIN,
     DDP_SETTINGS,
     EVERY,
+    MORE_COPIES,
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
     SHARDING,
@@ -144,6 +146,29 @@ def test_a_hook_must_have_begun_when_measuring_begins() -> None:
         config.why_not(world, warmup=3)
         == "powersgd_rank1 compresses from step 4 on: it needs --warmup 4 or more, got 3"
     )
+
+
+@pytest.mark.parametrize("name", [*COPIES, *MORE_COPIES])
+def test_the_cost_of_each_copy_is_against_the_config_without_it(name: str) -> None:
+    config = CONFIGS[name]
+    unnamed = {replace(other, name=""): other.name for other in reversed(CONFIGS.values())}
+    if config.copies_back != "nothing":
+        assert config.without_copies is not None
+        assert unnamed[config.without_copies] == "ddp"  # which is feed_pinned
+    elif config.without_copies is not None:
+        assert unnamed[config.without_copies] == "feed_resident"
+    else:
+        assert name == "feed_resident"
+
+
+def test_what_copies_between_host_and_device_needs_a_gpu() -> None:
+    alone = {name for name in (*COPIES, *MORE_COPIES) if not CONFIGS[name].needs_gpu}
+    assert alone == {
+        *("feed_pinned", "feed_resident", *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8))),
+        *("loss_item_every_1", "loss_item_every_10"),
+    }
+    reason = CONFIGS["feed_prefetch"].why_not(World(backend="gloo", size=2), warmup=10)
+    assert reason == "feed_prefetch copies between host and device, 2cpu has no GPU"
 
 
 @pytest.mark.parametrize("name", BY_DEFAULT)

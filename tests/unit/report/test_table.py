@@ -51,6 +51,17 @@ def test_the_limit_is_that_of_the_fastest_config_without_communication() -> None
     assert compared.of_limit_percent == pytest.approx(50)
 
 
+def test_what_copies_cost_is_against_the_config_without_them() -> None:
+    resident = measured("feed_resident", 10)
+    assert beside(measured("feed_prefetch", 8), resident, DDP).copies_percent == pytest.approx(20)  # 25 of 125 ms
+    assert beside(measured("feed_loader_4", 5), resident, DDP).copies_percent == pytest.approx(50)
+    loss = measured("loss_item_every_10", 4)
+    assert beside(loss, resident).copies_percent is None  # its batch is copied as well
+    assert beside(loss, resident, measured("feed_pinned", 5)).copies_percent == pytest.approx(20)
+    assert beside(resident, DDP).copies_percent is None
+    assert beside(BF16, resident).copies_percent is None
+
+
 def test_what_was_not_measured_is_no_reference() -> None:
     assert beside(BF16) == Comparison(against_naive_percent=None, against_single_percent=None, of_limit_percent=None)
 
@@ -228,7 +239,8 @@ def test_without_ddp_the_best_is_named_without_a_gain() -> None:
 
 
 def test_feeds_single_and_the_limit_are_never_best() -> None:
-    others = [quiet(name, 99) for name in ("feed_resident", "feed_pinned", "feed_loader", "single", "no_comm")]
+    names = ("feed_resident", "feed_pinned", "feed_loader", "feed_prefetch", "checkpoint_copy", "single", "no_comm")
+    others = [quiet(name, 99) for name in names]
     assert [line.split(",")[0] for line in best(DDP, *others) if line.startswith("best")] == ["best lossless: ddp"]
     assert best(*others) == []
 

@@ -10,13 +10,13 @@ import pytest
 
 from fixtures.launch.interpreter import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
-from fixtures.matrix.all_reduces import ALL_REDUCES
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.all_reduce_measurement import AllReduceLaunch, AllReduces
 from fixtures.records.measurement import Measurement
 from fixtures.records.training_effect import Effect
+from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report import table as table_module
 from fixtures.report.advice import advice_lines
 from fixtures.report.against import against_lines
@@ -99,12 +99,12 @@ def everything() -> Run:
             explanation=explanation,
             pairs=ABResult(own=m, other=m, verdict=SLOWER, interval_percent=(-107.73, 126.26)),
         )
-    for collective in ALL_REDUCES.values():
-        all_reduces = AllReduces(
-            collective=collective,
+    for collective in TRANSFERS.values():
+        all_reduces = Transfers(
+            transfer=collective,
             world=parse_world("8gpu"),
             interconnect=INTERCONNECTS["native"],
-            launches=(AllReduceLaunch(step_s=(0.01,), transport=launch(1).transport),),
+            launches=(TransferLaunch(step_s=(0.01,), transport=launch(1).transport),),
             link_gb_per_s=450,
         )
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(

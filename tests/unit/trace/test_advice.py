@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.transfers import ALL_REDUCE
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.all_reduce_measurement import ALL_REDUCE
 from fixtures.records.baselines import Recorded, read_history
 from fixtures.records.differences import Snapshot
 from fixtures.records.schema import EnvironmentRecord, TestRecord, json_of, known

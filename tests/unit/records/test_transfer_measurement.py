@@ -1,28 +1,33 @@
-"""The bandwidth of bare all-reduces: its arithmetic and the links' limit."""
+"""The bandwidth of bare transfers: its arithmetic and the links' limit."""
 
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.nvlink import limit_gb_per_s
-from fixtures.matrix.all_reduces import ALL_REDUCES, all_reduces_for
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.transfers import KINDS, TRANSFERS, collectives_for
 from fixtures.matrix.worlds import World
-from fixtures.records.all_reduce_measurement import AllReduceLaunch, AllReduces
+from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 
 
 def all_reduces(
-    ranks: int, *launches_s: tuple[float, ...], link_gb_per_s: float | None = None, nvls_channels: int | None = 0
-) -> AllReduces:
-    return AllReduces(
-        collective=ALL_REDUCES["all_reduce_1gb"],
+    ranks: int,
+    *launches_s: tuple[float, ...],
+    link_gb_per_s: float | None = None,
+    nvls_channels: int | None = 0,
+    transfer: str = "all_reduce_1gb",
+) -> Transfers:
+    return Transfers(
+        transfer=TRANSFERS[transfer],
         world=World(backend="nccl", size=ranks),
         interconnect=INTERCONNECTS["native"],
         launches=tuple(
-            AllReduceLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
+            TransferLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
             for steps in launches_s
         ),
         link_gb_per_s=link_gb_per_s,
@@ -48,7 +53,7 @@ def test_with_nvls_the_limit_is_that_of_a_sum_in_the_switch() -> None:
 @given(ranks=st.integers(2, 64), link_gb_per_s=st.floats(1, 1000))
 def test_links_that_are_always_busy_are_at_100_percent(ranks: int, link_gb_per_s: float) -> None:
     """Bytes that a rank's links carry in one direction: in a ring, and where the switch sums."""
-    size = ALL_REDUCES["all_reduce_1gb"].bytes
+    size = TRANSFERS["all_reduce_1gb"].bytes
     ring_s, switch_s = (carried * size / ranks / link_gb_per_s / 1e9 for carried in (2 * (ranks - 1), ranks + 1))
     ring = all_reduces(ranks, (ring_s,), link_gb_per_s=link_gb_per_s)
     fastest = all_reduces(ranks, (min(ring_s, switch_s),), link_gb_per_s=link_gb_per_s, nvls_channels=16)
@@ -83,8 +88,40 @@ def test_the_limit_is_the_version_times_the_links(link: str | None, version: int
     assert limit_gb_per_s(link, version) == limit
 
 
-def test_the_curve_goes_from_64_kb_to_2_gb_on_gpus_and_to_less_on_the_cpu() -> None:
-    sizes = [ALL_REDUCES[name].bytes for name in all_reduces_for("nccl")]
-    assert sizes == sorted(sizes)
-    assert (sizes[0], sizes[-1]) == (64 * 1024, 2 * 1024**3)
-    assert ALL_REDUCES[all_reduces_for("gloo")[-1]].bytes == 16 * 1024**2
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_to_all"])
+def test_in_other_collectives_each_rank_sends_all_parts_but_one_also_with_nvls(kind: str) -> None:
+    measured = all_reduces(8, (0.001,), link_gb_per_s=450, nvls_channels=16, transfer=f"{kind}_256mb")
+    assert measured.bus_gb_per_s == pytest.approx(7 / 8 * 2**28 / 1e6)  # 256 MB in 1 ms, in GB/s
+    assert measured.limit_gb_per_s == 450
+    record = measured.to_record()
+    assert (record.workload, record.config) == (kind, f"{kind}_256mb")
+    assert record.transfer_s == pytest.approx(0.001)
+    assert record.all_reduce_s is UNSET
+
+
+def test_a_copy_moves_its_bytes_once_over_each_gpus_own_link() -> None:
+    measured = all_reduces(8, (0.01,), link_gb_per_s=63, nvls_channels=16, transfer="device_to_host_pageable_256mb")
+    assert measured.algorithm_gb_per_s == pytest.approx(26.8435456)
+    assert measured.limit_gb_per_s == 63
+    assert measured.of_limit_percent == pytest.approx(42.6088)
+    record = measured.to_record()
+    assert (record.workload, record.message_bytes) == ("device_to_host_pageable", 2**28)
+    assert (record.bus_gb_per_s, record.all_reduce_s) == (UNSET, UNSET)
+
+
+def test_a_message_has_whole_numbers_for_each_rank() -> None:
+    assert TRANSFERS["all_reduce_8b"].message_bytes(8) == 8
+    assert TRANSFERS["all_gather_8b"].message_bytes(2) == 8
+    assert TRANSFERS["all_gather_8b"].message_bytes(8) == 32
+    assert TRANSFERS["all_to_all_64kb"].message_bytes(3) == 65532
+
+
+def test_the_curves_go_from_8_bytes_to_2_gb_on_gpus_and_to_less_on_the_cpu() -> None:
+    for backend, largest in (("nccl", {"all_reduce": 2 * 1024**3}), ("gloo", {})):
+        for kind in (name for name, kind in KINDS.items() if not kind.copy):
+            names = [name for name in collectives_for(backend) if TRANSFERS[name].kind.name == kind]  # type: ignore[arg-type]
+            sizes = [TRANSFERS[name].bytes for name in names]
+            assert sizes == sorted(sizes)
+            most = largest.get(kind, (256 if backend == "nccl" else 16) * 1024**2)
+            assert (sizes[0], sizes[-1]) == (8, most)
+            assert len(sizes) >= 3  # for the fit of latency and bandwidth

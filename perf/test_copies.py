@@ -1,0 +1,20 @@
+"""What do copies between host and device cost, in a step and bare?   pytest perf/test_copies.py"""
+
+import pytest
+
+from fixtures.matrix.configs import COPIES, MORE_COPIES
+from fixtures.session.measure import Bandwidth, Measure
+
+
+@pytest.mark.cells(COPIES, "largest")
+def test_copies(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells(MORE_COPIES, "largest", default=False)
+def test_more_copies(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+def test_bare_copies(bandwidth: Bandwidth, world: str, copy: str) -> None:
+    bandwidth(world, copy)

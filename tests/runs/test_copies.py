@@ -1,0 +1,93 @@
+"""Copies between host and device: what a run selects, and the table of bare copies, on the GPUs of fake_gpus.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import QUICK, Outcome
+from tests.fake_gpus import machine
+from tests.forked import perf
+
+FAKE = ("--workload=tests.workloads_for_tests:steady", "-p", "tests.fake_gpus")
+DEFAULT = {"feed_pageable_blocking", "feed_prefetch", "loss_item_every_1", "checkpoint_copy"}
+MORE = {
+    *("feed_resident", "feed_pinned", "feed_pageable", "feed_pinned_blocking", "loss_item_every_10"),
+    *("metrics_non_blocking", *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8))),
+}
+
+
+def configs(*arguments: str, gpus: bool = True) -> set[str]:
+    """The configs of perf/test_copies.py that a run with these arguments selects."""
+    outcome = perf(
+        Path("baselines"),
+        *arguments,
+        *(FAKE if gpus else ()),
+        "--collect-only",
+        "-q",
+        variables=machine() if gpus else None,
+    )
+    ids = [test for test in outcome.test_ids if "test_copies[" in test or "test_more_copies[" in test]
+    return {test.rpartition("-4gpu-" if gpus else "-2cpu-")[2].rstrip("]") for test in ids}
+
+
+def test_a_whole_run_measures_few_and_the_file_by_its_name_all() -> None:
+    assert configs("perf") == DEFAULT
+    assert configs("perf/test_copies.py") == DEFAULT | MORE
+    assert configs("perf", "-k", "copies") == DEFAULT | MORE
+
+
+def test_a_config_by_its_whole_name_is_measured() -> None:
+    assert configs("perf", "-k", "feed_loader_2") == {"feed_loader_2"}
+    assert configs("perf", "-k", "feed_loader") == set()
+
+
+def test_without_a_gpu_what_needs_one_is_left_out() -> None:
+    assert configs("perf", gpus=False) == {"loss_item_every_1"}
+    assert configs("perf/test_copies.py", gpus=False) == {
+        *("feed_resident", "feed_pinned", "loss_item_every_1", "loss_item_every_10"),
+        *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8)),
+    }
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    storage = tmp_path_factory.mktemp("baselines")
+    arguments = ("perf/test_copies.py", *FAKE, *QUICK, "--explain=none", "--benchmark-save=first")
+    return storage, perf(storage, *arguments, variables=machine(pcie_width=8))
+
+
+def test_bare_copies_are_a_table_with_the_pcie_links_limit(saved: tuple[Path, Outcome]) -> None:
+    assert saved[1].exit_code == 0, saved[1].output
+    _, found, below = saved[1].output.partition("bare copies between host and device on 4gpu, native, float32")
+    assert found
+    assert below.startswith(", the PCIe link's limit is 32 GB/s\n")
+    rows = {line.split()[0]: line.split() for line in below.splitlines() if "_to_" in line}
+    assert len(rows) == 12
+    assert rows["host_to_device_pinned_16mb"][1:5] == ["16.78", "1.778", "9.44", "30.0"]  # of fake ranks
+    assert below.count("latency 100 us, bandwidth 10 GB/s;") == 4
+    assert "bus" not in below.partition("copied GB/s:")[0]
+
+
+def test_a_whole_night_does_not_miss_what_only_the_file_by_its_name_measures(
+    saved: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    chosen = ("perf", "-k", "test_copies or feeds", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
+    json_file = tmp_path / "night.json"
+    arguments = (*chosen, "--require-baseline", f"--benchmark-json={json_file}")
+    outcome = perf(saved[0], *arguments, "--deselect=perf/test_feeds.py", variables=machine(pcie_width=8))
+    assert outcome.exit_code == 0, outcome.output
+    assert json.loads(json_file.read_text())["not_run"] == []
+
+
+def test_the_share_of_the_step_is_in_the_table_and_in_the_record(saved: tuple[Path, Outcome]) -> None:
+    assert "copies %: of the step: what it is longer than without these copies." in saved[1].unwrapped
+    (file,) = saved[0].rglob("*.json")
+    infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+    shares = {info["config"] for info in infos if "copies_percent" in info}
+    assert shares == (DEFAULT | MORE) - {"feed_resident"}
+    fingerprints = {info["config"]: info["config_fingerprint"] for info in infos if "config_fingerprint" in info}
+    options = {config: fingerprint["training_options"] for config, fingerprint in fingerprints.items()}
+    assert options["feed_loader_4"] == {"workers": "4"}
+    assert options["checkpoint_copy"] == {"copies_back": "checkpoint", "every": "10"}
+    assert options["feed_pinned"] == {}
