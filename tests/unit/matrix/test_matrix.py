@@ -21,7 +21,7 @@ from fixtures.matrix.configs import (
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
 )
-from fixtures.matrix.hook import whole
+from fixtures.matrix.hook import Gradient, whole
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
@@ -194,6 +194,20 @@ def test_a_vit_layer_of_rank_one_is_two_vectors() -> None:
 
 def test_halves_send_two_bytes_an_element_whatever_the_gradient() -> None:
     assert [HOOKS[hook].bytes_sent([((10, 3), 4), ((), 8)], 3) for hook in ("bf16", "fp16")] == [248, 248]
+
+
+@pytest.mark.parametrize(
+    ("hook", "gradients", "expected"),
+    [
+        # 1003 elements on 3 ranks: 2 blocks of 256 codes and a scale in each share.
+        ("int8_all_to_all", [((1000,), 4), ((3,), 2)], 2 * 3 * 2 * 2 * (256 + 4)),
+        ("fp8_all_to_all", [((1536,), 4)], 2 * 3 * 2 * 2 * (256 + 4)),
+        # P or Q of rank 4 by turns, and a vector.
+        ("acp_sgd_rank4", [((100, 60), 4), ((100,), 4)], 2 * 2 * 4 * ((100 + 60) * 4 // 2 + 100)),
+    ],
+)
+def test_bytes_of_the_suites_hooks(hook: str, gradients: list[Gradient], expected: int) -> None:
+    assert HOOKS[hook].bytes_sent(gradients, 3) == expected
 
 
 @pytest.fixture
