@@ -2,19 +2,16 @@
 
 import pytest
 
-from fixtures.matrix.configs import COPIES, MORE_COPIES
+from fixtures.matrix.configs import COPIES, COPIES_COMPARED
+from fixtures.matrix.transfers import BARE_COPIES
 from fixtures.session.measure import Bandwidth, Measure
 
 
-@pytest.mark.cells(COPIES, "largest")
+@pytest.mark.cells((*COPIES_COMPARED, *COPIES), "largest", default=False)
 def test_copies(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
 
 
-@pytest.mark.cells(MORE_COPIES, "largest", default=False)
-def test_more_copies(measure: Measure, workload: str, world: str, config: str) -> None:
-    measure(workload, world, config)
-
-
-def test_bare_copies(bandwidth: Bandwidth, world: str, copy: str) -> None:
-    bandwidth(world, copy)
+@pytest.mark.transfers(BARE_COPIES, default=False)
+def test_bare_copies(bandwidth: Bandwidth, world: str, transfer: str) -> None:
+    bandwidth(world, transfer)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.configs import CONFIGS, COPIES, FEEDS, MORE_COPIES
+from fixtures.matrix.configs import CONFIGS, COPIES
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
@@ -16,14 +16,13 @@ from fixtures.matrix.worlds import World
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an
 # optimizer are in test_sharding.py. The lines of local SGD build its hook in another way. Configs of copies are wrapped
 # as ddp is.
-_COPYING = {*COPIES, *MORE_COPIES} - {*FEEDS}
 WRAPPED = [
     name
     for name, config in CONFIGS.items()
     if config.ddp
     and not (config.variables or config.local_sgd or HOOKS[config.hook].needs_gpu)
     and config.optimizer is None
-    and name not in _COPYING
+    and name not in COPIES
 ]
 TWO_RANKS = World(backend="gloo", size=2)
 

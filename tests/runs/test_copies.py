@@ -10,10 +10,10 @@ from tests.fake_gpus import machine
 from tests.forked import perf
 
 FAKE = ("--workload=tests.workloads_for_tests:steady", "-p", "tests.fake_gpus")
-DEFAULT = {"feed_pageable_blocking", "feed_prefetch", "loss_item_every_1", "checkpoint_copy"}
-MORE = {
-    *("feed_resident", "feed_pinned", "feed_pageable", "feed_pinned_blocking", "loss_item_every_10"),
-    *("metrics_non_blocking", *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8))),
+EVERY = {
+    *("feed_resident", "feed_pinned", "feed_pageable", "feed_pageable_blocking", "feed_pinned_blocking"),
+    *("feed_prefetch", "loss_item_every_1", "loss_item_every_10", "metrics_non_blocking", "checkpoint_copy"),
+    *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8)),
 }
 
 
@@ -27,14 +27,14 @@ def configs(*arguments: str, gpus: bool = True) -> set[str]:
         "-q",
         variables=machine() if gpus else None,
     )
-    ids = [test for test in outcome.test_ids if "test_copies[" in test or "test_more_copies[" in test]
+    ids = [test for test in outcome.test_ids if "test_copies[" in test]
     return {test.rpartition("-4gpu-" if gpus else "-2cpu-")[2].rstrip("]") for test in ids}
 
 
-def test_a_whole_run_measures_few_and_the_file_by_its_name_all() -> None:
-    assert configs("perf") == DEFAULT
-    assert configs("perf/test_copies.py") == DEFAULT | MORE
-    assert configs("perf", "-k", "copies") == DEFAULT | MORE
+def test_a_whole_run_measures_none_and_the_file_by_its_name_all() -> None:
+    assert configs("perf") == set()
+    assert configs("perf/test_copies.py") == EVERY
+    assert configs("perf", "-k", "copies") == EVERY
 
 
 def test_a_config_by_its_whole_name_is_measured() -> None:
@@ -43,7 +43,6 @@ def test_a_config_by_its_whole_name_is_measured() -> None:
 
 
 def test_without_a_gpu_what_needs_one_is_left_out() -> None:
-    assert configs("perf", gpus=False) == {"loss_item_every_1"}
     assert configs("perf/test_copies.py", gpus=False) == {
         *("feed_resident", "feed_pinned", "loss_item_every_1", "loss_item_every_10"),
         *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8)),
@@ -72,10 +71,11 @@ def test_bare_copies_are_a_table_with_the_pcie_links_limit(saved: tuple[Path, Ou
 def test_a_whole_night_does_not_miss_what_only_the_file_by_its_name_measures(
     saved: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
-    chosen = ("perf", "-k", "test_copies or feeds", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
+    chosen = ("perf", "-k", "throughput and ddp_default", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
     json_file = tmp_path / "night.json"
+    perf(saved[0], *chosen, "--benchmark-save=more", variables=machine(pcie_width=8))
     arguments = (*chosen, "--require-baseline", f"--benchmark-json={json_file}")
-    outcome = perf(saved[0], *arguments, "--deselect=perf/test_feeds.py", variables=machine(pcie_width=8))
+    outcome = perf(saved[0], *arguments, variables=machine(pcie_width=8))
     assert outcome.exit_code == 0, outcome.output
     assert json.loads(json_file.read_text())["not_run"] == []
 
@@ -85,7 +85,7 @@ def test_the_share_of_the_step_is_in_the_table_and_in_the_record(saved: tuple[Pa
     (file,) = saved[0].rglob("*.json")
     infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
     shares = {info["config"] for info in infos if "copies_percent" in info}
-    assert shares == (DEFAULT | MORE) - {"feed_resident"}
+    assert shares == EVERY - {"feed_resident"}
     fingerprints = {info["config"]: info["config_fingerprint"] for info in infos if "config_fingerprint" in info}
     options = {config: fingerprint["training_options"] for config, fingerprint in fingerprints.items()}
     assert options["feed_loader_4"] == {"workers": "4"}

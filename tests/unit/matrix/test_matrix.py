@@ -18,16 +18,16 @@ from fixtures.matrix.configs import (
     BY_DEFAULT,
     CONFIGS,
     COPIES,
+    COPIES_COMPARED,
     DDP_PLAIN,
     DDP_SETTINGS,
     EVERY,
-    MORE_COPIES,
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
     SHARDING,
     Config,
 )
-from fixtures.matrix.hook import whole
+from fixtures.matrix.hook import Gradient, whole
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
@@ -148,7 +148,7 @@ def test_a_hook_must_have_begun_when_measuring_begins() -> None:
     )
 
 
-@pytest.mark.parametrize("name", [*COPIES, *MORE_COPIES])
+@pytest.mark.parametrize("name", [*COPIES, *COPIES_COMPARED])
 def test_the_cost_of_each_copy_is_against_the_config_without_it(name: str) -> None:
     config = CONFIGS[name]
     unnamed = {replace(other, name=""): other.name for other in reversed(CONFIGS.values())}
@@ -162,7 +162,7 @@ def test_the_cost_of_each_copy_is_against_the_config_without_it(name: str) -> No
 
 
 def test_what_copies_between_host_and_device_needs_a_gpu() -> None:
-    alone = {name for name in (*COPIES, *MORE_COPIES) if not CONFIGS[name].needs_gpu}
+    alone = {name for name in (*COPIES, *COPIES_COMPARED) if not CONFIGS[name].needs_gpu}
     assert alone == {
         *("feed_pinned", "feed_resident", *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8))),
         *("loss_item_every_1", "loss_item_every_10"),
@@ -324,6 +324,20 @@ def test_a_vit_layer_of_rank_one_is_two_vectors() -> None:
 
 def test_halves_send_two_bytes_an_element_whatever_the_gradient() -> None:
     assert [HOOKS[hook].bytes_sent([((10, 3), 4), ((), 8)], 3) for hook in ("bf16", "fp16")] == [248, 248]
+
+
+@pytest.mark.parametrize(
+    ("hook", "gradients", "expected"),
+    [
+        # 1003 elements on 3 ranks: 2 blocks of 256 codes and a scale in each share.
+        ("int8_all_to_all", [((1000,), 4), ((3,), 2)], 2 * 3 * 2 * 2 * (256 + 4)),
+        ("fp8_all_to_all", [((1536,), 4)], 2 * 3 * 2 * 2 * (256 + 4)),
+        # P or Q of rank 4 by turns, and a vector.
+        ("acp_sgd_rank4", [((100, 60), 4), ((100,), 4)], 2 * 2 * 4 * ((100 + 60) * 4 // 2 + 100)),
+    ],
+)
+def test_bytes_of_the_suites_hooks(hook: str, gradients: list[Gradient], expected: int) -> None:
+    assert HOOKS[hook].bytes_sent(gradients, 3) == expected
 
 
 @pytest.fixture
