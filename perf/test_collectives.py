@@ -7,10 +7,10 @@ from fixtures.session.measure import Bandwidth
 
 
 @pytest.mark.transfers(LARGE_ALL_REDUCES)
-def test_collectives(bandwidth: Bandwidth, world: str, transfer: str) -> None:
-    bandwidth(world, transfer)
+def test_collectives(bandwidth: Bandwidth, world: str, collective: str) -> None:
+    bandwidth(world, collective)
 
 
 @pytest.mark.transfers(MORE_COLLECTIVES, default=False)
-def test_more_collectives(bandwidth: Bandwidth, world: str, transfer: str) -> None:
-    bandwidth(world, transfer)
+def test_more_collectives(bandwidth: Bandwidth, world: str, collective: str) -> None:
+    bandwidth(world, collective)

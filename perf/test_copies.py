@@ -13,5 +13,5 @@ def test_copies(measure: Measure, workload: str, world: str, config: str) -> Non
 
 
 @pytest.mark.transfers(BARE_COPIES, default=False)
-def test_bare_copies(bandwidth: Bandwidth, world: str, transfer: str) -> None:
-    bandwidth(world, transfer)
+def test_bare_copies(bandwidth: Bandwidth, world: str, copy: str) -> None:
+    bandwidth(world, copy)

@@ -53,9 +53,8 @@ def test_where_nothing_saves_it_says_so() -> None:
 
 def test_one_launch_decides_nothing_about_time() -> None:
     found = [launched("adamw", 0.1, launches=1), launched("fsdp2", 0.05, 3.0, launches=1)]
-    (line,) = sharding_lines(found)
     saved = "fsdp2 saves 3 GB (50 %) a rank against adamw, 50.0 % shorter here, undecided"
-    assert line == f"{saved}; nothing clearly saves time"
+    assert " ".join(line.strip() for line in sharding_lines(found)) == f"{saved}; nothing clearly saves time"
 
 
 @pytest.mark.parametrize(
