@@ -186,7 +186,7 @@ def test_several_records_count_by_record_and_not_by_launch(tmp_path: Path) -> No
 
 
 def test_a_lossy_config_is_named_only_where_it_is_faster(tmp_path: Path) -> None:
-    lossy = {"fidelity": "lossy", "gradient_error": 0.002}
+    lossy: dict[str, Any] = {"fidelity": "lossy", "gradient_error": 0.002}
     a = [measured("ddp", 1.0, 1.001, 0.999), measured("bf16", 0.9, 0.901, 0.899, **lossy)]
     b = [measured("ddp", 1.0, 1.001, 0.999), measured("bf16", 1.0, 1.002, 0.998, **lossy)]
     result = compared(*two(tmp_path, a, b))
