@@ -115,7 +115,7 @@ def test_published_figures_follow_from_the_words_next_to_them() -> None:
 
 
 def test_records_that_ship_are_compared_by_their_own_numbers() -> None:
-    (devices,) = compared(NVLINK, SHM).devices
+    (devices,) = compared(*(BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM))).devices
     row = row_of(devices, NVLINK)
     assert row.speed.config == "bucket_50mb"
     assert row.speed.samples_per_s.value == pytest.approx(2905, abs=1)
@@ -142,6 +142,18 @@ def test_a_graph_is_not_measured_against_an_eager_limit_or_an_eager_single(tmp_p
     row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
     assert row.speed.config == "graph-bucket_25mb"
     assert (row.scaling_efficiency_percent, row.speed.communication_percent) == (None, None)
+
+
+def test_all_ways_of_compiling_have_the_compiled_limit_and_single(tmp_path: Path) -> None:
+    a = [
+        measured("single_compile", 1.0, world="1gpu"),
+        measured("single", 2.0, world="1gpu"),
+        measured("compile-ddp_optimizer", 1.25),
+        measured("compile-no_comm", 1.0, fidelity="limit"),
+    ]
+    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
+    assert row.scaling_efficiency_percent == pytest.approx(80)
+    assert row.speed.communication_percent == pytest.approx(20)
 
 
 def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:
