@@ -90,8 +90,8 @@ def test_a_fault_of_one_gpu_is_named_with_the_gpu(
     field: str, of_gpu_2: dict[str, Any], grade: str, says: str, healthy: GpuMachine
 ) -> None:
     values = getattr(healthy, field)
-    faulty = replace(healthy, **{field: (*values[:2], replace(values[2], **of_gpu_2), *values[3:])})
-    assert bad(faulty) == [(grade, f"{says} (GPU 2)")]
+    changed: dict[str, Any] = {field: (*values[:2], replace(values[2], **of_gpu_2), *values[3:])}
+    assert bad(replace(healthy, **changed)) == [(grade, f"{says} (GPU 2)")]
 
 
 def test_links_are_compared_with_those_of_the_other_gpus(healthy: GpuMachine) -> None:
