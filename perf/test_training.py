@@ -2,12 +2,14 @@
 
 import pytest
 
-from fixtures.gradients.training import EVERY, MOST_EXCESS_PERCENT, STEPS, Training, TrainingAtEqualSamples
-from fixtures.matrix.configs import FEWER_EXCHANGES, find_config
+from fixtures.gradients.training import MOST_EXCESS_PERCENT, Training, TrainingAtEqualSamples
+from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
 
 # Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
 LEAST_KEPT_PERCENT = 50
+# Noise helps or harms a short training by less.
+AS_MUCH = 1.1
 
 
 def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
@@ -26,10 +28,6 @@ def test_training_without_communication_is_told_apart(training: Training, traini
 
 @pytest.mark.parametrize("fewer", FEWER_EXCHANGES)
 def test_training_with_fewer_exchanges(training_at_equal_samples: TrainingAtEqualSamples, fewer: str) -> None:
-    """It learns at least as much as plain training in as many optimizer steps, which see fewer samples."""
-    effect = training_at_equal_samples(fewer)
-    optimizer_steps = STEPS // find_config(fewer).batches_per_step
-    if optimizer_steps == STEPS:
-        assert effect.kept_percent > LEAST_KEPT_PERCENT
-    else:
-        assert effect.curve[-1] < effect.reference_curve[optimizer_steps // EVERY]
+    """It learns as much as plain training in as many optimizer steps, whose gradients have more noise."""
+    effect, plain_loss = training_at_equal_samples(fewer)
+    assert effect.curve[-1] < AS_MUCH * plain_loss

@@ -89,6 +89,7 @@ def _bucket_caps_mb() -> "WeakKeyDictionary[nn.Module, int]":
     caps: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
     wrap = DistributedDataParallel.__init__
 
+    @functools.wraps(wrap)
     def wrapping(self: Any, module: "nn.Module", *arguments: Any, **options: Any) -> None:
         # Any: all arguments of DDP.
         if module in caps:

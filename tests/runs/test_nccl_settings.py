@@ -29,7 +29,13 @@ def collected(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("perf",), ("perf", "-k=bucket_10mb"), ("perf", "-k=not gradients"), ("perf", "-k=ddp or test_scaling")],
+    [
+        ("perf",),
+        ("perf", "-k=bucket_10mb"),
+        ("perf", "-k=not gradients"),
+        ("perf", "-k=ddp or test_scaling"),
+        ("perf", "-k=not ctas_8"),
+    ],
 )
 def test_settings_are_not_measured_unless_asked_for(arguments: tuple[str, ...]) -> None:
     assert collected(*arguments) == set()

@@ -41,7 +41,7 @@ def timed(world: str, links: str | None = "NV18", interconnect: str = "native", 
 
 
 def test_the_records_of_one_gpu_are_a_population() -> None:
-    assert (len(H200.runs), len(H200.instances)) == (20, 6)
+    assert (len(H200.runs), len(H200.instances)) == (22, 6)
     assert read_population(COMMITTED, "NVIDIA L40S").runs == ()
     assert read_population(COMMITTED / "nowhere", "NVIDIA H200").runs == ()
 

@@ -65,6 +65,25 @@ def test_what_trains_something_else_is_never_best(config: str) -> None:
     assert not [line for line in shown if line.startswith("disturbed")]
 
 
+def test_accumulated_batches_have_no_limit_of_plain_steps() -> None:
+    """They save optimizer steps as well."""
+    compared = beside(measured("accumulate_4", 9), SINGLE, DDP, NO_COMM)
+    assert (compared.of_limit_percent, compared.communication_percent, compared.scaling_efficiency_percent) == (
+        None,
+    ) * 3
+    assert compared.against_naive_percent == pytest.approx(350)
+
+
+def test_another_optimizer_is_not_compared_with_the_workloads() -> None:
+    compared = beside(measured("adamw", 9), SINGLE, DDP, NO_COMM)
+    assert (compared.against_naive_percent, compared.against_single_percent, compared.of_limit_percent) == (None,) * 3
+
+
+def test_every_way_of_compiling_has_the_limit_of_the_compiled() -> None:
+    compared = beside(measured("compile-ddp_optimizer", 8), NO_COMM, measured("compile-no_comm", 16))
+    assert compared.of_limit_percent == pytest.approx(50)
+
+
 def test_where_batches_differ_the_table_has_samples_instead_of_steps() -> None:
     shown = lines(quiet("ddp", 8), quiet("accumulate_4", 3))
     header, rows = next(line for line in shown if line.startswith("config")), shown[3:]

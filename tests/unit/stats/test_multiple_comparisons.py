@@ -86,7 +86,10 @@ def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: 
 
 
 def records() -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Yield each record with the launches of its lossless configs in the largest world; one name for each config."""
+    """Yield each record of fp32 with the launches of its lossless configs in the largest world.
+
+    One name for each config.
+    """
     for file in sorted(RECORDS.glob("*/*.json")):
         infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
         world = max((info["world_size"], info["world"]) for info in infos)[1]
@@ -95,8 +98,10 @@ def records() -> Iterator[tuple[str, dict[str, list[float]]]]:
             config = CONFIGS.get(info["config"])
             if config is None or not config.ddp or config.name in FEEDS:
                 continue
-            if info["fidelity"] == "lossless" and info["world"] == world:
+            if info["fidelity"] == "lossless" and info["world"] == world and info["workload"] == "vit_l_32":
                 names.setdefault(tuple(info["launch_medians_s"]), config.name)
+        if not names:
+            continue
         yield f"{file.parent.name}/{file.name[:4]}", {name: list(times) for times, name in names.items()}
 
 
