@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.machine.doctor import findings
 from fixtures.machine.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
-from fixtures.machine.gpu_condition import GpuCondition
+from fixtures.machine.gpu_condition import GpuCondition, pci_address
 from fixtures.machine.gpu_settings import GpuSettings
 from fixtures.machine.gpu_state import OtherProcess, Reading
 from fixtures.machine.host_checks import Host
@@ -108,6 +108,22 @@ def test_gpus_without_access_to_each_other(healthy: GpuMachine) -> None:
         ("warning", "peer-to-peer is off in 1 of 3 pairs of GPUs (chipset not supported)"),
         ("warning", "0 of 12 NVLinks are up (GPU 2)"),
     ]
+
+
+@pytest.mark.parametrize(("link", "is_slower"), [("phb", True), ("nv18", False)])
+def test_an_iommu_between_gpus_without_nvlink(link: str, is_slower: bool, healthy: GpuMachine) -> None:
+    modes = ("identity", "DMA-FQ", "DMA")
+    for number, mode in enumerate(modes):
+        write_host(healthy.host.root, {f"sys/bus/pci/devices/0000:1{number}:00.0/iommu_group/type": mode})
+    conditions = tuple(replace(QUIET, pci_address=f"0000:1{number}:00.0") for number in range(8))
+    machine = replace(B200, links=dict.fromkeys(B200.links, link))
+    says = [("warning", "the IOMMU translates its addresses (GPU 1-2)")]
+    assert bad(replace(healthy, conditions=conditions, machine=machine)) == (says if is_slower else [])
+
+
+def test_a_pci_address_is_written_as_by_the_kernel() -> None:
+    assert pci_address("00000000:1B:00.0") == "0000:1b:00.0"
+    assert pci_address("00010001:0A:00.0") == "10001:0a:00.0"
 
 
 def test_gpus_of_two_models(healthy: GpuMachine) -> None:
