@@ -38,6 +38,7 @@ SETTINGS = Settings(
     explain="failures",
     traces=None,
     nsys=None,
+    doctor=False,
 )
 
 

@@ -7,12 +7,14 @@ the JSON object of ``machine``. What is not in the table NVML does not support.
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pynvml
 
 from fixtures.launch.protocol import CanaryRequest, CanaryResult
+from fixtures.machine import host_checks
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
@@ -37,8 +39,14 @@ def machine(
     power_limit_w: int = 700,
     neighbour_percent: int | None = None,
     slower: dict[str, float] | None = None,
+    compute_mode: int = pynvml.NVML_COMPUTEMODE_DEFAULT,
+    root: str | None = None,
+    shm_mb: int = 16_384,
 ) -> dict[str, str]:
-    """The environment of a run on this machine. slower: canary -> factor of its time."""
+    """The environment of a run on this machine. slower: canary -> factor of its time.
+
+    root: the folder that --doctor reads in place of /, as fake_host.py writes it. shm_mb: free in its /dev/shm.
+    """
     given = {
         "name": name,
         "peer_to_peer": peer_to_peer,
@@ -46,6 +54,9 @@ def machine(
         "power_limit_w": power_limit_w,
         "neighbour_percent": neighbour_percent,
         "slower": slower or {},
+        "compute_mode": compute_mode,
+        "root": root,
+        "shm_mb": shm_mb,
     }
     return {FAKE_GPUS: json.dumps(given), "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(GPUS)))}
 
@@ -78,6 +89,7 @@ def _answers(given: dict[str, Any]) -> dict[str, Callable[..., Any]]:
         "nvmlDeviceGetMaxPcieLinkWidth": lambda gpu: 16,
         "nvmlDeviceGetEnforcedPowerLimit": lambda gpu: 1000 * given["power_limit_w"],
         "nvmlDeviceGetPowerManagementDefaultLimit": lambda gpu: 700_000,
+        "nvmlDeviceGetComputeMode": lambda gpu: given["compute_mode"],
         "nvmlDeviceGetComputeRunningProcesses": lambda gpu: running if gpu == 1 else running[:1],
         "nvmlDeviceGetProcessUtilization": lambda gpu, since: samples if gpu == 1 else samples[:1],
     }
@@ -89,8 +101,18 @@ def _nvlink_state(gpu: int, link: int) -> int:
     return 1
 
 
-def _refuse(*arguments: object) -> NoReturn:
+def _refuse(*arguments: object, **named: object) -> NoReturn:
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def _replace_host(root: Path, shm_mb: int) -> None:
+    host_checks.ROOT = root
+    free_space = os.statvfs
+
+    def statvfs(path: Path) -> Any:
+        return SimpleNamespace(f_bavail=shm_mb, f_frsize=2**20) if path == root / "dev/shm" else free_space(path)
+
+    os.statvfs = statvfs  # type: ignore[assignment]
 
 
 def pytest_load_initial_conftests() -> None:
@@ -102,6 +124,9 @@ def pytest_load_initial_conftests() -> None:
             setattr(pynvml, name, answers.get(name, _refuse))
     for name in ("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion"):
         setattr(pynvml, name, answers[name])
+
+    if given["root"] is not None:
+        _replace_host(Path(given["root"]), given["shm_mb"])
 
     def time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
         return CanaryResult(times_s={name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()})
