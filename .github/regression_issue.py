@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Reports the slower tests of a nightly run in one issue of the repository. Needs Python alone, and ``gh`` to post.
 
-``text RECORD`` prints the report: what is slower, how much, since when, and the cause. It prints nothing when nothing is
-slower. ``post FILE`` comments it on the open issue with the label, or opens one when none is open. It closes no issue.
+``text RECORD`` prints the report: what is slower, how much, since when, and the cause; nothing when nothing is slower.
+``post FILE`` comments it on the open issue with the label, or opens one when none is open. It closes no issue.
 Only one ``post`` may run at a time, which the workflow's ``concurrency`` ensures. Exit codes: 0, and 2 for wrong usage.
 """
 

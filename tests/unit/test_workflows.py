@@ -1,0 +1,261 @@
+"""The workflows of GitHub Actions: what they may do, what they run, and the issue that a slower night opens."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fixtures.__main__ import main
+from tests.saved_records import Record, read
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+SCRIPT = ROOT / ".github/regression_issue.py"
+RECORD = ROOT / "baselines/8x-nvidia-h200-nv18/0003_vit.json"
+URL = "https://example.org/runs/1"
+
+# What each job may do besides reading the code.
+GRANTED = {
+    ("against", "against"): {},
+    ("ci", "lint"): {},
+    ("ci", "tests"): {},
+    ("ci", "workflows"): {},
+    ("nightly", "perf"): {},
+    ("nightly", "issue"): {"actions": "read", "issues": "write"},
+    ("promote", "promote"): {"actions": "read", "contents": "write", "pull-requests": "write"},
+}
+# Their names for pytest's own options where they are not the option with underscores.
+DESTINATIONS = {"--junitxml": "xmlpath"}
+EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}")
+
+# Any: workflows are YAML.
+Workflow = dict[Any, Any]
+
+
+def load(file: Path) -> Workflow:
+    workflow: Workflow = yaml.safe_load(file.read_text())
+    return workflow
+
+
+def jobs() -> Iterator[tuple[str, str, Workflow, Workflow]]:
+    """Name of the workflow, name of the job, workflow, job."""
+    for file in WORKFLOWS:
+        workflow = load(file)
+        for name, job in workflow["jobs"].items():
+            yield file.stem, name, workflow, job
+
+
+def commands() -> list[tuple[str, str]]:
+    """Where each command line of the steps stands, and the command line."""
+    return [
+        (f"{workflow}-{name}-{step.get('name', step['run'])}", step["run"])
+        for workflow, name, _, job in jobs()
+        for step in job["steps"]
+        if "run" in step
+    ]
+
+
+in_each_step = pytest.mark.parametrize("run", [pytest.param(run, id=where) for where, run in commands()])
+
+
+def test_no_job_may_do_more_than_it_needs() -> None:
+    granted = {(workflow, name): job.get("permissions", whole["permissions"]) for workflow, name, whole, job in jobs()}
+    assert granted == {job: {"contents": "read", **more} for job, more in GRANTED.items()}
+    assert all(load(file)["permissions"] in ({}, {"contents": "read"}) for file in WORKFLOWS)
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_every_action_is_pinned_and_its_version_is_said(file: Path) -> None:
+    uses = re.findall(r"^ *(?:- )?uses: (.+)$", file.read_text(), re.MULTILINE)
+    pinned = re.compile(r"(?:[\w-]+/[\w-]+@[0-9a-f]{40}|docker://[\w/-]+@sha256:[0-9a-f]{64}) # v\d+\.\d+\.\d+")
+    assert uses
+    assert [used for used in uses if not pinned.fullmatch(used)] == []
+
+
+def test_an_action_has_the_same_pin_everywhere() -> None:
+    text = "\n".join(file.read_text() for file in WORKFLOWS)
+    pins = set(re.findall(r"uses: ([^@\s]+)@(\S+)", text))
+    assert len(pins) == len({action for action, _ in pins})
+
+
+def test_no_code_of_a_checkout_sees_a_token() -> None:
+    """No checkout leaves one in its folder, and what a pull request may change runs without one."""
+    for workflow, name, _, job in jobs():
+        for step in job["steps"]:
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False, (workflow, name)
+            if "env" in step:
+                assert workflow in ("nightly", "promote")
+
+
+@in_each_step
+def test_nothing_is_written_into_a_command_line(run: str) -> None:
+    """What a person can choose, such as the name of a branch, reaches a shell in variables only."""
+    assert EXPRESSION.findall(run) == []
+
+
+@in_each_step
+def test_a_command_line_is_bash(run: str) -> None:
+    parsed = subprocess.run(["bash", "-n"], input=run, capture_output=True, text=True)
+    assert (parsed.returncode, parsed.stderr) == (0, "")
+
+
+def test_every_job_ends_and_keeps_the_exit_code_of_what_it_pipes() -> None:
+    for workflow, name, whole, job in jobs():
+        assert job["timeout-minutes"] <= 120, (workflow, name)
+        assert whole["defaults"]["run"]["shell"] == "bash", (workflow, name)  # -e -o pipefail, with the shell named
+
+
+def test_one_night_at_a_time_and_no_code_of_a_fork_on_the_gpus() -> None:
+    on_gpus = [(workflow, whole, job) for workflow, _, whole, job in jobs() if "self-hosted" in job["runs-on"]]
+    assert {workflow for workflow, *_ in on_gpus} == {"nightly", "against"}
+    for workflow, whole, job in on_gpus:
+        if workflow == "nightly":
+            # Of all jobs, so that one issue has one writer. A pull request in this group could push out a waiting night.
+            assert whole["concurrency"] == {"group": "ddp-perf", "cancel-in-progress": False}
+        else:
+            assert "head.repo.full_name == github.repository" in job["if"]
+            assert job["concurrency"]["group"].startswith("against-")
+
+
+@in_each_step
+def test_every_option_of_a_command_exists(
+    run: str, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in re.sub(r"\\\n", " ", run).splitlines():
+        if words := re.search(r"pytest perf(.*)", line):
+            for option in re.findall(r"(?<!\S)--[a-z-]+", words[1]):
+                # Raises ValueError for an option that pytest does not know.
+                pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
+        if words := re.search(r"python -m fixtures (\w+)(.*)", line):
+            with pytest.raises(SystemExit):
+                main([words[1], "--help"])
+            known = capsys.readouterr().out
+            assert [option for option in re.findall(r"(?<!\S)--[a-z-]+", run) if option not in known] == []
+
+
+def test_the_ci_runs_what_its_script_runs_with_the_oldest_python_and_torch() -> None:
+    checks = re.findall(r"^check (.+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    ci = load(ROOT / ".github/workflows/ci.yml")["jobs"]
+    run = [step["run"] for job in ci.values() for step in job["steps"] if "run" in step]
+    assert [check for check in checks if check not in run] == []
+    project = (ROOT / "pyproject.toml").read_text()
+    (python,) = re.findall(r'^requires-python = ">=(.+)"$', project, re.MULTILINE)
+    (torch,) = re.findall(r'^    "torch>=(.+)",$', project, re.MULTILINE)
+    matrix = ci["tests"]["strategy"]["matrix"]
+    assert matrix["python"][0] == python
+    assert matrix["torch"] == [f"torch=={torch}.*", "torch"]
+
+
+# The issue of a slower night. The records are one of a real run, edited; ``gh`` is a script that writes down its calls.
+
+
+def night(
+    folder: Path, *slower: str, days: int = 0, failed: dict[str, str] | None = None, cause: str | None = None
+) -> Path:
+    """A record of so many days later, in which these tests are slower."""
+    record: Record = read(RECORD)
+    record["finished"] = (datetime.fromisoformat(record["finished"]) + timedelta(days=days)).isoformat()
+    record["failed"] = failed or {}
+    for benchmark in record["benchmarks"]:
+        if benchmark["fullname"] in slower:
+            benchmark["extra_info"]["verdict"] |= {"word": "slower", "reason": "slower by 5.1 % (threshold 1.3 %)"}
+            benchmark["extra_info"]["cause"] = cause
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{days}.json"
+    file.write_text(json.dumps(record))
+    return file
+
+
+DDP, BF16 = (f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]" for config in ("ddp", "bf16"))
+CAUSE = "transport P2P/CUMEM -> SHM"
+
+
+def script(*arguments: object, **variables: str) -> str:
+    command = [sys.executable, str(SCRIPT), *map(str, arguments)]
+    return subprocess.run(command, env=os.environ | variables, check=True, capture_output=True, text=True).stdout
+
+
+def posted(tmp_path: Path, report: str, *options: str, open_issues: str) -> tuple[list[list[str]], str]:
+    """The calls of gh that posting the report makes, without that for the open issues; and what is printed."""
+    (tmp_path / "bin").mkdir()
+    gh = tmp_path / "bin/gh"
+    gh.write_text(
+        f"#!{sys.executable}\nimport json, pathlib, sys\n"
+        f"calls = pathlib.Path({str(tmp_path / 'calls')!r}).open('a')\nprint(json.dumps(sys.argv[1:]), file=calls)\n"
+        f"if sys.argv[1:3] == ['issue', 'list']: print({open_issues!r})\n"
+    )
+    gh.chmod(0o755)
+    (tmp_path / "report.md").write_text(report)
+    path = f"{gh.parent}{os.pathsep}{os.environ['PATH']}"
+    printed = script("post", tmp_path / "report.md", "--run-url", URL, *options, PATH=path)
+    calls = tmp_path / "calls"
+    made = [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
+    return [call for call in made if call[:2] != ["issue", "list"]], printed
+
+
+def test_a_night_without_a_slower_test_opens_no_issue(tmp_path: Path) -> None:
+    report = script("text", night(tmp_path / "nights"))
+    assert report == ""
+    assert posted(tmp_path, report, open_issues="[]") == ([], "nothing is slower: no issue\n")
+
+
+def test_a_slower_test_opens_an_issue(tmp_path: Path) -> None:
+    report = script("text", night(tmp_path / "nights", DDP, cause=CAUSE))
+    (label, create), _ = posted(tmp_path, report, open_issues="[]")
+    assert label[:4] == ["label", "create", "ddp-perf-regression", "--force"]
+    assert create[:6] == ["issue", "create", "--title", f"Slower: {DDP}", "--label", "ddp-perf-regression"]
+    body = create[create.index("--body") + 1]
+    assert f"**`{DDP}`**\n\n- slower by 5.1 % (threshold 1.3 %)\n- since the night of 2026-11-20, commit d9f" in body
+    assert f"- cause: {CAUSE}\n" in body
+    assert "8x-nvidia-h200-nv18" in body
+    assert body.endswith(f"Run: {URL}\n")
+    assert BF16 not in body
+
+
+def test_a_second_slower_night_comments_on_the_open_issue(tmp_path: Path) -> None:
+    report = script("text", night(tmp_path / "nights", DDP, BF16))
+    assert report.splitlines()[0] in (f"Slower: {DDP} and 1 more", f"Slower: {BF16} and 1 more")
+    (comment,), _ = posted(tmp_path, report, open_issues='[{"number": 7}]')
+    assert comment[:4] == ["issue", "comment", "7", "--body"]
+    assert DDP in comment[4]
+    assert BF16 in comment[4]
+
+
+def test_a_dry_run_prints_what_it_would_call(tmp_path: Path) -> None:
+    report = script("text", night(tmp_path / "nights", DDP))
+    calls, printed = posted(tmp_path, report, "--dry-run", open_issues='[{"number": 7}]')
+    assert calls == []
+    assert shlex.split(printed)[:5] == ["gh", "issue", "comment", "7", "--body"]
+
+
+def test_the_report_says_since_which_night_without_a_break(tmp_path: Path) -> None:
+    nights = tmp_path / "nights"
+    for days, slower in enumerate([(DDP,), (), (DDP,), (DDP, BF16)]):
+        night(nights, *slower, days=days)
+    (nights / "torn.json").write_text("{")
+    (nights / "foreign.json").write_text("[]")
+    report = script("text", night(nights, DDP, BF16, days=4), "--nights", nights)
+    since = dict(re.findall(r"\*\*`.*8gpu-(\w+)\]`\*\*\n\n.*\n- since the night of (\S+),.*nights\)", report))
+    assert since == {"ddp": "2026-11-22", "bf16": "2026-11-23"}
+    assert "(3 nights)" in report
+
+
+def test_a_change_of_all_tests_together_is_reported_and_another_failure_is_not(tmp_path: Path) -> None:
+    shift = {"perf::common_shift[8x-nvidia-h200-nv18]": "all 12 tests are slower, by about 3.0 %"}
+    failed = {"perf/test_gradients.py::test_gradients[ddp]": "the gradient is wrong"}
+    drift = tmp_path / "drift.txt"
+    drift.write_text("a step of +3.0 %\n")
+    report = script("text", night(tmp_path / "nights", failed=shift | failed), "--drift", drift)
+    assert "**`perf::common_shift[8x-nvidia-h200-nv18]`**\n\n- all 12 tests are slower, by about 3.0 %" in report
+    assert "test_gradients" not in report
+    assert "```\na step of +3.0 %\n```" in report
