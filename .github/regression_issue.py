@@ -35,9 +35,9 @@ def slower_tests(record: Record) -> dict[str, tuple[str, str | None]]:
     return found | {test: (reason, None) for test, reason in failed.items() if test.startswith(SHIFT)}
 
 
-def earlier_nights(folder: Path | None, record: Record) -> list[Record]:
-    """The records of the folder that are older than this one, newest first; those that cannot be read are left out."""
-    return sorted(_older(folder, finished(record)), key=finished, reverse=True) if folder else []
+def earlier_nights(folder: Path | None, record: Record) -> list[Record] | None:
+    """The records of the folder that are older than this one, newest first, without those that cannot be read."""
+    return sorted(_older(folder, finished(record)), key=finished, reverse=True) if folder else None
 
 
 def _older(folder: Path, before: datetime) -> Iterator[Record]:
@@ -55,19 +55,20 @@ def finished(record: Record) -> datetime:
     return datetime.fromisoformat(record["finished"])
 
 
-def since(test: str, record: Record, nights: list[Record]) -> str:
-    """The first night of those without a break up to now in which the test was slower."""
+def since(test: str, record: Record, nights: list[Record] | None) -> str:
+    """The first night of those without a break up to now in which the test was slower; tonight without a folder."""
     first, count = record, 1
-    for night in nights:
+    for night in nights or []:
         if test not in slower_tests(night):
             break
         first, count = night, count + 1
     commit = (first.get("commit_info") or {}).get("id")
     at = f", commit {commit[:12]}" if commit else ""
-    return f"since the night of {finished(first):%Y-%m-%d}{at}" + (f" ({count} nights)" if count > 1 else "")
+    said = "seen in" if nights is None else "since"
+    return f"{said} the night of {finished(first):%Y-%m-%d}{at}" + (f" ({count} nights)" if count > 1 else "")
 
 
-def report(record: Record, nights: list[Record], drift: str) -> str:
+def report(record: Record, nights: list[Record] | None, drift: str) -> str:
     """The title in the first line, then Markdown; empty when nothing is slower."""
     tests = slower_tests(record)
     if not tests:

@@ -120,7 +120,7 @@ def test_one_night_at_a_time_and_no_code_of_a_fork_on_the_gpus() -> None:
     assert {workflow for workflow, *_ in on_gpus} == {"nightly", "against"}
     for workflow, whole, job in on_gpus:
         if workflow == "nightly":
-            # Of all jobs, so that one issue has one writer. A pull request in this group could push out a waiting night.
+            # Of both jobs: one issue has one writer. A pull request in this group could push out a waiting night.
             assert whole["concurrency"] == {"group": "ddp-perf", "cancel-in-progress": False}
         else:
             assert "head.repo.full_name == github.repository" in job["if"]
@@ -154,6 +154,17 @@ def test_the_ci_runs_what_its_script_runs_with_the_oldest_python_and_torch() -> 
     matrix = ci["tests"]["strategy"]["matrix"]
     assert matrix["python"][0] == python
     assert matrix["torch"] == [f"torch=={torch}.*", "torch"]
+
+
+def test_the_night_of_gitlab_has_the_commands_of_github() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/how-to/nightly-ci.md").read_text(), re.DOTALL)
+    job = yaml.safe_load(block)["nightly"]
+    there = "\n".join([*job["script"], *job["after_script"]]).replace(".venv/bin/", "")
+    steps = load(ROOT / ".github/workflows/nightly.yml")["jobs"]["perf"]["steps"]
+    here = {step.get("name"): step.get("run", "").partition(" 2>&1")[0] for step in steps}
+    assert [line for line in (here["doctor"].strip(), here["measure"]) if line not in there] == []
+    assert 'python -m fixtures drift "$NIGHTLIES"' in there
+    assert "python .github/regression_issue.py text nightly.json" in there
 
 
 # The issue of a slower night. The records are one of a real run, edited; ``gh`` is a script that writes down its calls.
@@ -215,7 +226,7 @@ def test_a_slower_test_opens_an_issue(tmp_path: Path) -> None:
     assert label[:4] == ["label", "create", "ddp-perf-regression", "--force"]
     assert create[:6] == ["issue", "create", "--title", f"Slower: {DDP}", "--label", "ddp-perf-regression"]
     body = create[create.index("--body") + 1]
-    assert f"**`{DDP}`**\n\n- slower by 5.1 % (threshold 1.3 %)\n- since the night of 2026-11-20, commit d9f" in body
+    assert f"**`{DDP}`**\n\n- slower by 5.1 % (threshold 1.3 %)\n- seen in the night of 2026-11-20, commit d9f" in body
     assert f"- cause: {CAUSE}\n" in body
     assert "8x-nvidia-h200-nv18" in body
     assert body.endswith(f"Run: {URL}\n")
