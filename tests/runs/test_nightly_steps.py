@@ -40,16 +40,16 @@ class Runner:
         gh.chmod(0o755)
         self.path = os.pathsep.join([str(gh.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
 
-    def run(self, command: str, *, step_ms: int = 20, **more: str) -> Done:
+    def run(self, command: str, *, step_ms: str = "20", **more: str) -> Done:
         few = f"{ENVIRONMENT['PYTEST_ADDOPTS']} {FEW} -k 'throughput and bucket_view and not static'"
         variables = {
             "PATH": self.path,
             "PYTHONPATH": os.pathsep.join([str(self.checkout), os.environ.get("PYTHONPATH", "")]),
             "PYTEST_ADDOPTS": few,
             "NIGHTLIES": str(self.nights),
-            "GITHUB_RUN_ID": str(step_ms),
+            "GITHUB_RUN_ID": step_ms,
             "GITHUB_STEP_SUMMARY": str(self.summary),
-            STEP_MS: str(step_ms),
+            STEP_MS: step_ms,
         }
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command],
@@ -73,10 +73,10 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runner, dict[str, D
     """A baseline, and a night that is slower: by name, what each step did."""
     pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     runner = Runner(tmp_path_factory.mktemp("runner"))
-    recorded = runner.run("pytest perf --benchmark-save=first", step_ms=20)
+    recorded = runner.run("pytest perf --benchmark-save=first", step_ms="20")
     assert recorded.returncode == 0, recorded.stdout + recorded.stderr
     steps = steps_of("nightly", "perf")
-    return runner, {name: runner.run(steps[name], step_ms=60) for name in NAMES}
+    return runner, {name: runner.run(steps[name], step_ms="60") for name in NAMES}
 
 
 def test_a_slower_night_is_red_and_every_step_after_it_works(

@@ -87,14 +87,14 @@ def test_an_action_has_the_same_pin_everywhere() -> None:
     assert len(pins) == len({action for action, _ in pins})
 
 
-def test_no_code_of_a_checkout_sees_a_token() -> None:
-    """No checkout leaves one in its folder, and what a pull request may change runs without one."""
+def test_no_checkout_keeps_a_token_and_no_code_of_a_pull_request_gets_one() -> None:
     for workflow, name, _, job in jobs():
         for step in job["steps"]:
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False, (workflow, name)
-            if "env" in step:
-                assert workflow in ("nightly", "promote")
+    with_token = [file.stem for file in WORKFLOWS if re.search(r"github\.token|secrets\.", file.read_text())]
+    assert with_token == ["nightly", "promote"]
+    assert [file.stem for file in WORKFLOWS if "pull_request" in file.read_text()] == ["against", "ci"]
 
 
 @in_each_step
