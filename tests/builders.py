@@ -39,6 +39,9 @@ SETTINGS = Settings(
     traces=None,
     nsys=None,
     doctor=False,
+    tune=False,
+    tune_minutes=15,
+    allow=(),
 )
 
 
