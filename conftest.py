@@ -8,6 +8,7 @@ import pytest
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
+    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
