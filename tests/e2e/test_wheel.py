@@ -26,6 +26,18 @@ def test_signals_are_pythons(): assert signal.getsignal(signal.SIGINT) is signal
 def test_nothing_else_is_loaded(): assert "ddp_perf.session.measure" not in sys.modules
 def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
+# Its sums are not divided. The benchmark next to it keeps pytest-benchmark's table.
+HOOK = """
+import torch
+from ddp_perf import Hook
+
+def sums(state, bucket):
+    return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+
+hook = Hook(name="sums", build=lambda ddp: (None, sums), promise="mean", wire_dtype="gradient")
+def test_hook(promise): promise("2cpu", hook=hook)
+def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +128,16 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     third = project.pytest(*QUICK, test.name)
     assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE)
+
+
+def test_a_hook_that_breaks_its_promise_is_red(project: Project) -> None:
+    (project.folder / "test_hook.py").write_text(HOOK)
+    outcome = project.pytest("test_hook.py", "-W", "error")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 1 passed" in outcome.output
+    assert "delivers 2.00 x the mean: not divided by the number of ranks?" in outcome.output
+    assert f"replay: PYTHONPATH={project.folder} python -m ddp_perf.gradients.replay 2cpu " in outcome.output
+    assert "benchmark: 1 tests" in outcome.output
 
 
 def test_other_tests_run_as_before(project: Project) -> None:
