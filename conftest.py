@@ -4,7 +4,16 @@ They work in any order. If one must run before another, a function in ``fixtures
 ``summary``), or the hook is marked tryfirst or trylast.
 """
 
+import sys
+
 import pytest
+
+# The installed plugin stays out of a run whose rootdir is this clone.
+if "ddp_perf.session.options" in sys.modules:
+    raise pytest.UsageError(
+        "the installed plugin ddp_perf has added the options that this clone adds: run with -p no:ddp_perf, or with "
+        "the clone as the --rootdir"
+    )
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
@@ -19,6 +28,7 @@ pytest_plugins = (
     "fixtures.session.run_record",
     "fixtures.session.junit",
     "fixtures.session.run_verdict",
+    "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.training",
