@@ -46,18 +46,21 @@ def test_gradients(
     promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option=option, **asked)
 
 
-@pytest.mark.two_worlds
-def test_gradients_of_many_steps(promise: PromiseCheck, gradient_world: str, any_hook: str) -> None:
-    skip_unless_it_runs(gradient_world, any_hook)
-    if parse_world(gradient_world).size > 2 and ":" not in any_hook:
-        skip_repetition("many steps of torch's and the suite's hooks are run on two ranks: the others repeat them")
-    kind, *_ = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
-    promise(gradient_world, Check.MANY_STEPS, hook=any_hook, kind=kind, steps=MANY, seed=0)
+def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_hook: str) -> None:
+    skip_unless_it_runs(long_world, long_hook)
+    kind, *_ = kinds_for(eight_bits=find_hook(long_hook).eight_bits)
+    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY, seed=0)
 
 
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
     skip_unless_it_runs(large_world, large_hook)
     promise(large_world, Check.LARGE, hook=large_hook)
+
+
+@pytest.mark.two_worlds
+def test_gradients_without_bias(promise: PromiseCheck, gradient_world: str, unbiased_hook: str) -> None:
+    skip_unless_it_runs(gradient_world, unbiased_hook)
+    promise(gradient_world, Check.UNBIASED, hook=unbiased_hook)
 
 
 @pytest.mark.two_worlds
