@@ -36,6 +36,7 @@ pytest_plugins = (
     "fixtures.report.doctor",
     "fixtures.report.start",
     "fixtures.report.gradients",
+    "fixtures.report.report_option",
     "fixtures.report.summary",
 )
 # Before any of them imports another; later, pytest would warn.

@@ -37,6 +37,7 @@ SETTINGS = Settings(
     strict_machine=False,
     explain="failures",
     traces=None,
+    report=None,
     nsys=None,
     doctor=False,
 )
