@@ -136,9 +136,9 @@ def test_a_peak_that_is_not_known_is_a_dash() -> None:
 
 
 def test_the_verdict_stands_in_the_row_with_the_change() -> None:
-    assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok", "+0.0", "%"]
-    assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "+25.0", "%"]
-    assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "-50.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok,", "0.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "25.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "50.0", "%"]
 
 
 def test_what_spoils_a_number_stands_beside_it_once() -> None:
@@ -197,7 +197,7 @@ def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attent
         run.measured[test] = Judged(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
     shown = [line for line in report_lines(run) if line.startswith("ddp ")]
     assert len(shown) == 1
-    assert shown[0].endswith("slower +25.0 %")
+    assert shown[0].endswith("slower 25.0 %")
 
 
 UNKNOWN_LOSS = "its effect on the loss is not measured (perf/test_training.py)"

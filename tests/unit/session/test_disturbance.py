@@ -64,7 +64,7 @@ def test_fewer_than_five_tests_with_records_are_no_evidence() -> None:
     assert disturbances(run) == []
 
 
-@pytest.mark.parametrize(("after_s", "change"), [([1.5, 1.51, 1.52], "+50 %"), ([0.7, 0.71, 0.7], "-30 %")])
+@pytest.mark.parametrize(("after_s", "change"), [([1.5, 1.51, 1.52], "50 % slower"), ([0.7, 0.71, 0.7], "30 % faster")])
 def test_a_canary_that_jumps_within_the_run_is_named(after_s: list[float], change: str) -> None:
     run = with_canary(run_of(1.001, 1.001), [1.0, 1.005, 1.01], after_s)
     assert disturbances(run) == [f"copy {change} from the first test to the last"]
