@@ -22,6 +22,7 @@ pytest_plugins = (
     "fixtures.session.settings",
     "fixtures.session.parametrization",
     "fixtures.session.on_request",
+    "fixtures.session.references",
     "fixtures.session.launches",
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",
@@ -38,6 +39,7 @@ pytest_plugins = (
     "fixtures.report.gradients",
     "fixtures.report.report_option",
     "fixtures.report.summary",
+    "fixtures.report.closing",
 )
 # Before any of them imports another; later, pytest would warn.
 pytest.register_assert_rewrite(*pytest_plugins)
