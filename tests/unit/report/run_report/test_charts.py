@@ -87,7 +87,7 @@ def test_the_history_has_verdicts_and_what_changed() -> None:
     chart = charts(report_of(slower(h200())))["stored-nights"]
     ddp = chart.traces[0]
     assert (ddp["name"], len(ddp["x"])) == ("ddp", 4)
-    assert ddp["marker"]["symbol"][-1] == "triangle-up"
+    assert ddp["marker"]["symbol"][-1] == "triangle-down"
     assert any("commit 154edb7a78 -> d9b226b9d0" in note for note in chart.notes)
 
 
