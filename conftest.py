@@ -17,10 +17,12 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
+    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
     "fixtures.session.on_request",
+    "fixtures.session.references",
     "fixtures.session.launches",
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",
@@ -35,7 +37,9 @@ pytest_plugins = (
     "fixtures.report.doctor",
     "fixtures.report.start",
     "fixtures.report.gradients",
+    "fixtures.report.report_option",
     "fixtures.report.summary",
+    "fixtures.report.closing",
 )
 # Before any of them imports another; later, pytest would warn.
 pytest.register_assert_rewrite(*pytest_plugins)

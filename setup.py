@@ -35,7 +35,7 @@ class Renamed(build_py):
         (plugins,) = re.findall(r"^pytest_plugins = \(.*?^\)$", (HERE / "conftest.py").read_text(), re.M | re.S)
         files = {"plugins.py": renamed(f"{plugins}\n"), "alone/ddp_perf/__init__.py": ALONE, "py.typed": ""}
         for folder, inside in (("fixtures", ""), ("perf", "perf/")):
-            for file in sorted((HERE / folder).rglob("*.py")):
+            for file in sorted(path for path in (HERE / folder).rglob("*.*") if path.suffix != ".pyc"):
                 files[f"{inside}{file.relative_to(HERE / folder)}"] = renamed(file.read_text())
         files.setdefault("perf/__init__.py", "")
         for name, text in files.items():

@@ -2,9 +2,10 @@
 
 import pytest
 
-from fixtures.gradients.training import MOST_EXCESS_PERCENT, Training, TrainingAtEqualSamples
+from fixtures.gradients.training import Training, TrainingAtEqualSamples
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
+from fixtures.records.training_effect import MOST_EXCESS_PERCENT
 
 # Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
 LEAST_KEPT_PERCENT = 50
