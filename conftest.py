@@ -34,6 +34,7 @@ pytest_plugins = (
     "fixtures.gradients.fixtures",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
+    "fixtures.gradients.tuning",
     "fixtures.report.doctor",
     "fixtures.report.start",
     "fixtures.report.gradients",

@@ -5,10 +5,8 @@ import pytest
 from fixtures.gradients.training import Training, TrainingAtEqualSamples
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
-from fixtures.records.training_effect import MOST_EXCESS_PERCENT
+from fixtures.records.training_effect import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT
 
-# Smaller losses are for the reader of the table to judge; a hook that loses half of the progress is broken.
-LEAST_KEPT_PERCENT = 50
 # Noise helps or harms a short training by less.
 AS_MUCH = 1.1
 

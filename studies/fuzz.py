@@ -219,7 +219,7 @@ def _wrong(run: Callable[[], object]) -> tuple[str, str] | None:
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         ours = [f for f in traceback.extract_tb(error.__traceback__) if "/fixtures/" in f.filename][-1:]
-        place = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in dict.fromkeys((last, *ours)))
+        place = " < ".join(dict.fromkeys(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (last, *ours)))
         return f"{type(error).__name__} at {place}", traceback.format_exc()
     if code not in (None, 0, 1, 2):
         return f"exit code {code}", ""

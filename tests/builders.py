@@ -41,6 +41,9 @@ SETTINGS = Settings(
     report=None,
     nsys=None,
     doctor=False,
+    tune=False,
+    tune_minutes=15,
+    allow=(),
 )
 
 
