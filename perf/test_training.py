@@ -2,15 +2,10 @@
 
 import pytest
 
-from fixtures.gradients.training import (
-    LEAST_KEPT_PERCENT,
-    MOST_EXCESS_PERCENT,
-    Training,
-    TrainingAtEqualSamples,
-    faults,
-)
+from fixtures.gradients.training import Training, TrainingAtEqualSamples, faults
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
+from fixtures.records.training_effect import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT
 
 # Noise helps or harms a short training by less.
 AS_MUCH = 1.1

@@ -23,6 +23,7 @@ SETTINGS = Settings(
     workloads=WORKLOADS,
     hooks={},
     interconnects=INTERCONNECTS,
+    references=False,
     launches=1,
     steps=3,
     warmup=10,
@@ -37,8 +38,12 @@ SETTINGS = Settings(
     strict_machine=False,
     explain="failures",
     traces=None,
+    report=None,
     nsys=None,
     doctor=False,
+    tune=False,
+    tune_minutes=15,
+    allow=(),
 )
 
 
@@ -92,7 +97,7 @@ def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: 
     for number, measurement in enumerate(measurements):
         verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
         run.measured[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)
-    return unwrapped(report_lines(run, {}, verbose=verbose))
+    return unwrapped(report_lines(run, verbose=verbose))
 
 
 DDP = measured("ddp", 8)

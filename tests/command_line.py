@@ -8,8 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("--launches=1", "--steps=3", "--warmup=4")
-# Of every command: what is slower need not be waited for, there are no GPUs, and lines are as wide everywhere.
-ENVIRONMENT = {"PYTEST_ADDOPTS": "--recheck=0", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+# Of every command: what is slower need not be waited for, nothing is measured along, there are no GPUs, and lines are
+# as wide everywhere.
+ENVIRONMENT = {"PYTEST_ADDOPTS": "--recheck=0 --no-references", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
 # A module of a user, with a workload.
 MY_PROJECT = """
 import torch

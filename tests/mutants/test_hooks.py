@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.injected import SHAPES, kinds_for
-from fixtures.gradients.training import EVERY, MOST_EXCESS_PERCENT, SEEDS, STEPS, effect
+from fixtures.gradients.training import EVERY, SEEDS, STEPS, effect
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets
@@ -15,7 +15,7 @@ from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
-from fixtures.records.training_effect import Effect
+from fixtures.records.training_effect import MOST_EXCESS_PERCENT, Effect
 from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants
 from tests.mutants.hooks import MUTANTS, SOUND, WIRE_MUTANTS

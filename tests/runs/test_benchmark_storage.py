@@ -77,7 +77,7 @@ def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Pa
     outcome, storage = first
     (instance,) = (folder.name for folder in storage.iterdir())
     assert outcome.exit_code == 0, outcome.output
-    assert f"4 of 4 tests had no baseline for {instance}\n" in outcome.output
+    assert f"verdict: 4 without a baseline for {instance} (4 measured tests)\n" in outcome.output
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 
@@ -230,8 +230,8 @@ def test_a_faster_run_says_so(storage: Path) -> None:
         variables=FIVE_TIMES_FASTER,
     )
     assert outcome.exit_code == 0, outcome.output
-    assert re.search(r"2 of 2 tests got faster than the baseline of \S+\n", outcome.output)
-    assert re.search(r"^single .* faster -\d+\.\d %$", outcome.output, re.MULTILINE)
+    assert "\nverdict: 2 faster (2 measured tests)\n" in outcome.output
+    assert re.search(r"^single .* faster \d+\.\d %$", outcome.output, re.MULTILINE)
     assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
     latest = list(records_of(storage))[1]
     assert re.fullmatch(r"0002_\w+_\d{8}_\d{6}\S*\.json", latest)
@@ -242,7 +242,7 @@ def test_an_instance_can_be_named_and_has_a_history_of_its_own(storage: Path) ->
         storage, *SCALING, "-k", "single", "--instance=rack-7", "--benchmark-save=first", variables=STEADY
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "1 of 1 test had no baseline for rack-7" in outcome.output
+    assert "verdict: 1 without a baseline for rack-7 (1 measured test)" in outcome.output
     record = json.loads((storage / "rack-7" / "0001_first.json").read_text())
     assert record["instance"] == "rack-7"
     assert ids_in(record) == [SINGLE]

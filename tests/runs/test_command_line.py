@@ -267,16 +267,16 @@ def test_the_table_at_the_end_has_a_row_for_each_config(five_tests: Outcome) -> 
 
 
 def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> None:
-    command = rf"{re.escape(sys.executable)} -m pytest .* --benchmark-save=NAME"
-    assert re.search(rf"^5 of 5 tests had no baseline for \S+; record one: {command}$", five_tests.output, re.MULTILINE)
+    command = r"\S*python\S* -m pytest .* --benchmark-save=NAME"  # python3 where that is this Python
+    *_, next_, _ = five_tests.output.splitlines()  # the last line is pytest's
+    assert re.fullmatch(f"next: record a baseline: {command}", next_)
 
 
 def test_the_best_configs_stand_there_as_code(five_tests: Outcome) -> None:
     output = five_tests.output
-    assert re.search(r"^best lossless: ddp, \d+\.\d\d steps/s, gain vs ddp \+0\.0 %$", output, re.MULTILINE)
-    lossy = re.search(r"^best lossy: bf16, \d+\.\d\d steps/s, gain vs ddp [+-]\d+\.\d %(: .*)?$", output, re.MULTILINE)
-    assert lossy
-    assert lossy[1] in (None, ": no faster than lossless ddp")
+    best = re.search(r"^best lossless: (\w+),? .*$", output, re.MULTILINE)
+    assert best
+    assert re.search(r"^bf16 in your training script:$", output, re.MULTILINE)
     assert "    from torch.nn.parallel import DistributedDataParallel\n" in output
     assert "    model.register_comm_hook(None, bf16_compress_hook)\n" in output
 

@@ -210,7 +210,7 @@ def test_a_slower_host_excuses_the_test_that_it_limits_and_limited_before(
     found = {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in now["benchmarks"]}
     verdict = found.pop(ONE)
     assert verdict["word"] == word, outcome.output
-    for said in (f"{HOST} +100.0 %", "; the machine explains "):
+    for said in (f"{HOST} 100.0 % slower", "; the machine explains "):
         assert (said in verdict["reason"]) == (word == "excused")
     assert {verdict["word"] for verdict in found.values()} == {"ok"}
     assert outcome.exit_code == (word == "slower")

@@ -42,14 +42,14 @@ def test_nothing_is_said_of_a_quiet_cpu_and_of_a_run_with_a_baseline() -> None:
 
 def test_a_busy_cpu_is_named() -> None:
     assert first_run_lines(replace(CPU, limitations=(BUSY,))) == [
-        "No baseline yet. The machine was busy:",
+        "The machine was busy:",
         "    other processes used 1.3 of 2 cores meanwhile",
     ]
 
 
 def test_a_gpu_without_records_is_named() -> None:
     unknown = replace(on_gpus(PRODUCT), population=Population(device="NVIDIA L40S"), expectations=())
-    assert first_run_lines(unknown) == ["No baseline yet, and no record of the same GPU (NVIDIA L40S) in the storage."]
+    assert first_run_lines(unknown) == ["No record of the same GPU (NVIDIA L40S) in the storage."]
 
 
 def test_records_with_other_numbers_are_no_silence() -> None:
@@ -81,6 +81,6 @@ LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
 )
 def test_a_low_number_has_its_cause_or_what_to_look_at(first: FirstRun, says: str) -> None:
     head, *lines = first_run_lines(first)
-    assert head == "No baseline yet. Compared with 1 record of the same GPU (NVIDIA H200) in the storage:"
+    assert head == "Compared with 1 record of the same GPU (NVIDIA H200) in the storage:"
     assert all(line.startswith("    ") and len(line) <= 100 for line in lines)
     assert " ".join(" ".join(lines).split()) == says

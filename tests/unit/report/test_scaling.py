@@ -32,7 +32,7 @@ def test_configs_with_different_batches_are_compared_in_samples() -> None:
 def test_the_best_of_different_batches_trains_the_most_samples() -> None:
     slower_step = replace(quiet("static_graph", 5), workload=larger_batch("ddp", 8, 2).workload)
     assert best(slower_step, quiet("ddp", 8))[1].startswith(
-        "best lossless: static_graph, 5.00 steps/s, gain vs ddp +25"
+        "best lossless: static_graph, 5.00 steps/s, +25.0 % over ddp"
     )
 
 

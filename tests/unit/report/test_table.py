@@ -13,7 +13,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
 from fixtures.report.recording import recording_command
-from fixtures.report.table import record_lines, report_lines, sensitivity_lines
+from fixtures.report.table import report_lines, sensitivity_lines
 from fixtures.session.comparison import Comparison, comparisons
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -143,9 +143,9 @@ def test_a_peak_that_is_not_known_is_a_dash() -> None:
 
 
 def test_the_verdict_stands_in_the_row_with_the_change() -> None:
-    assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok", "+0.0", "%"]
-    assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "+25.0", "%"]
-    assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "-50.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 8]))["ddp"][-3:] == ["ok,", "0.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 10]))["ddp"][-3:] == ["slower", "25.0", "%"]
+    assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "50.0", "%"]
 
 
 def test_what_spoils_a_number_stands_beside_it_once() -> None:
@@ -195,20 +195,23 @@ def test_configs_stand_in_the_order_in_which_they_are_listed() -> None:
 
 
 def test_nothing_judged_is_no_table() -> None:
-    assert report_lines(Run(settings=SETTINGS), {}) == []
+    assert report_lines(Run(settings=SETTINGS)) == []
 
 
 def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attention() -> None:
     run = Run(settings=SETTINGS)
     for test, history_s in (("a", []), ("b", [[0.1]]), ("c", [[0.125]])):  # no baseline, slower, ok
         run.measured[test] = Judged(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
-    shown = [line for line in report_lines(run, {}) if line.startswith("ddp ")]
+    shown = [line for line in report_lines(run) if line.startswith("ddp ")]
     assert len(shown) == 1
-    assert shown[0].endswith("slower +25.0 %")
+    assert shown[0].endswith("slower 25.0 %")
+
+
+UNKNOWN_LOSS = "its effect on the loss is not measured (perf/test_training.py)"
 
 
 def best(*measurements: Measurement) -> list[str]:
-    return unwrapped(best_lines(list(measurements), comparisons(measurements)))
+    return unwrapped(best_lines(measurements, comparisons(measurements), Run(settings=SETTINGS)))
 
 
 def launched(config: str, *ms: float) -> Measurement:
@@ -225,10 +228,10 @@ def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> N
     slower = [quiet("powersgd_rank1", 8.5), quiet("ddp_default", 7), quiet("no_comm", 9.5)]
     assert best(quiet("ddp", 8), quiet("bf16", 9), quiet("static_graph", 8.8), *slower) == [
         "",
-        "best lossless: static_graph, 8.80 steps/s, gain vs ddp +10.0 %",
+        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the limit",
         *(f"    {line}" for line in CONFIGS["static_graph"].lines()),
         "",
-        "best lossy: bf16, 9.00 steps/s, gain vs ddp +12.5 %",
+        f"best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the limit; {UNKNOWN_LOSS}",
         *(f"    {line}" for line in CONFIGS["bf16"].lines()),
     ]
 
@@ -237,12 +240,11 @@ def test_a_lossy_config_that_gains_nothing_is_said_to() -> None:
     # On 8 H200, vit_l_32.
     found = best(quiet("ddp_default", 11.12), quiet("bf16", 10.90), quiet("bf16_powersgd_rank1", 10.27))
     assert found[1] == "best lossless: ddp_default, 11.12 steps/s"
-    lossy = found.index("best lossy: bf16, 10.90 steps/s: no faster than lossless ddp_default")
-    assert found[lossy + 1 :] == [f"    {line}" for line in CONFIGS["bf16"].lines()]
+    assert found[-1] == "best lossy: bf16, 10.90 steps/s, -2.0 % over ddp_default; no faster than lossless ddp_default"
 
 
 def test_without_ddp_the_best_is_named_without_a_gain() -> None:
-    assert best(quiet("bf16", 9), quiet("fp16", 8))[1] == "best lossy: bf16, 9.00 steps/s"
+    assert best(quiet("bf16", 9), quiet("fp16", 8))[1] == f"best lossy: bf16, 9.00 steps/s; {UNKNOWN_LOSS}"
 
 
 def test_feeds_single_and_the_limit_are_never_best() -> None:
@@ -307,31 +309,31 @@ def test_configs_that_cannot_be_told_apart_on_a_quiet_machine_are_named_with_the
     assert best(*alike, slow) == [
         "",
         "best lossless: no clear winner among bucket_25mb, bucket_50mb (0.1 % apart, spread 0.5 %); fastest here: "
-        "bucket_25mb, gain vs ddp +32.7 %:",
+        "bucket_25mb, 11.23 steps/s, +32.7 % over ddp",
         *(f"    {line}" for line in CONFIGS["bucket_25mb"].lines()),
     ]
 
 
 def test_a_gain_over_naive_ddp_that_is_not_decided_is_not_said() -> None:
     found = best(launched("ddp", 100, 103, 101), launched("static_graph", 101, 99, 102))
-    assert found[1].endswith("); fastest here: static_graph:")
+    assert found[1].endswith("); fastest here: static_graph, 9.93 steps/s")
 
 
 def test_one_launch_decides_nothing() -> None:
     assert best(DDP, measured("static_graph", 8.8), measured("ddp_default", 8.4))[1] == (
-        "best lossless: one launch decides nothing among static_graph, ddp_default, ddp; fastest here: static_graph:"
+        "best lossless: one launch decides nothing among static_graph, ddp_default, ddp; fastest here: static_graph"
     )
 
 
 def test_two_names_of_one_config_are_one() -> None:
     same = [replace(quiet("bf16", 9), config=CONFIGS[name]) for name in ("bf16", "bf16-bucket_2000mb")]
-    assert best(*same, quiet("fp16", 8))[1] == "best lossy: bf16, 9.00 steps/s"
+    assert best(*same, quiet("fp16", 8))[1] == f"best lossy: bf16, 9.00 steps/s; {UNKNOWN_LOSS}"
 
 
 def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_said_to_be() -> None:
     found = best(launched("ddp_default", 90.0, 90.4, 90.2), launched("bf16", 90.2, 90.0, 90.1))
     assert found[-len(CONFIGS["bf16"].lines()) - 1] == (
-        "best lossy: bf16, 11.10 steps/s: not clearly faster than lossless ddp_default"
+        "best lossy: bf16, 11.10 steps/s, +0.1 % over ddp_default; not clearly faster than lossless ddp_default"
     )
 
 
@@ -363,22 +365,10 @@ def test_a_wrong_hook_is_neither_best_nor_a_sign_of_a_disturbed_machine() -> Non
     wrong = replace(quiet("bf16", 20), wrong=True)
     assert [
         line for line in best(quiet("no_comm", 9), quiet("ddp", 8), wrong) if line.startswith(("best", "dist"))
-    ] == ["best lossless: ddp, 8.00 steps/s, gain vs ddp +0.0 %"]
+    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the limit"]
 
 
-# What asks for a record
-
-
-def test_each_instance_has_its_own_count_and_the_command() -> None:
-    run = Run(settings=SETTINGS)
-    over_shm = measured("ddp", 4, interconnect="shm")
-    for test, one, history_s in (("a", DDP, []), ("b", over_shm, []), ("c", over_shm, [[0.25]])):
-        run.measured[test] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
-    lines = [record_lines(instance, verdicts, "COMMAND") for instance, verdicts in run.verdicts_by_instance.items()]
-    assert lines == [
-        [f"1 of 1 test had no baseline for {SETTINGS.instance}; record one: COMMAND"],
-        [f"1 of 2 tests had no baseline for {SETTINGS.instance}-shm; record one: COMMAND"],
-    ]
+# The command to type
 
 
 @pytest.mark.parametrize(
@@ -406,14 +396,6 @@ def test_the_command_that_records_selects_and_measures_what_this_one_did(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/src:/my src")
     assert recording_command(arguments) == command
-
-
-def test_a_run_that_records_or_has_a_wrong_hook_is_not_told_to_record() -> None:
-    verdicts = [judge([0.25], []), judge([0.1], [[0.25], [0.25]])]
-    assert record_lines("here", verdicts, None) == [
-        "1 of 2 tests had no baseline for here",
-        "1 of 2 tests got faster than the baseline of here",
-    ]
 
 
 @pytest.mark.parametrize(

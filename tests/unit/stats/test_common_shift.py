@@ -84,7 +84,7 @@ def test_slower_canaries_explain_the_shift() -> None:
     assert shift.explained_percent == pytest.approx(10)
     assert shift.reason == (
         "the machine changed: all 5 tests are slower, by about 10.0 % (threshold 6.7 %), "
-        "and so are canaries: matrix_product +12.0 %"
+        "and so are canaries: matrix_product 12.0 % slower"
     )
 
 

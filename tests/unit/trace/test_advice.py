@@ -171,8 +171,8 @@ def test_a_graph_saves_no_more_than_the_unprofiled_step_has(profiled_step_ms: fl
 
 
 def test_the_gain_of_a_graph_from_a_rough_breakdown_is_marked_rough() -> None:
-    assert "    a CUDA graph of the step: 60.00 ms, -40.0 %, predicted" in advice_lines(launch_bound(105))
-    assert "    a CUDA graph of the step (rough): 60.00 ms, -40.0 %, predicted" in advice_lines(launch_bound(130))
+    assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(launch_bound(105))
+    assert "    a CUDA graph of the step (rough): 60.00 ms, gain +66.7 %, predicted" in advice_lines(launch_bound(130))
 
 
 def test_loader_workers_are_advised_if_there_is_a_loader() -> None:
@@ -360,11 +360,11 @@ def test_a_line_of_advice_names_the_source_of_its_time() -> None:
     assert heading == "advice for ddp_default of vit_l_32 on 2gpu, 88.33 ms/step, from the recorded all-reduces:"
     smaller, larger = re.split(r"\n(?=    \S)", "\n".join(lines))
     assert re.fullmatch(
-        r"smaller buckets \(bucket_10mb\): 86\.49 ms, -2\.1 %, measured \(86\.49 against 88\.33 in "
+        r"smaller buckets \(bucket_10mb\): 86\.49 ms, gain \+2\.1 %, measured \(86\.49 against 88\.33 in "
         r"0004_vit\.json; predicted [\d.]+\)",
         " ".join(smaller.split()),
     )
-    assert larger.startswith("    larger buckets (bucket_100mb): 86.79 ms, -1.7 %, measured (86.79 against 88.33 ")
+    assert larger.startswith("    larger buckets (bucket_100mb): 86.79 ms, gain +1.8 %, measured (86.79 against 88.33 ")
 
 
 @given(

@@ -1,0 +1,68 @@
+"""References in a run: measured along from -k and from node ids, unjudged, unsaved, and never a failure."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fixtures.records.files import checked
+from fixtures.records.schema import FullRecord, known
+from tests.command_line import QUICK, Outcome
+from tests.forked import perf as pytest_perf
+
+# As a user types it: tests have --no-references otherwise.
+AS_TYPED = {"PYTEST_ADDOPTS": "--recheck=0"}
+STEADY = "--workload=tests.workloads_for_tests:steady"
+BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
+
+
+def measured_along(storage: Path, *arguments: str) -> Outcome:
+    return pytest_perf(storage, STEADY, *QUICK, "--explain=none", *arguments, variables=AS_TYPED)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, FullRecord]:
+    """A run of one config that saves a baseline, and its record."""
+    storage = tmp_path_factory.mktemp("storage")
+    outcome = measured_along(storage, "perf", "-k", "throughput and powersgd_rank4", "--benchmark-save=one")
+    (file,) = storage.rglob("*.json")
+    return outcome, checked(json.loads(file.read_text()))
+
+
+def test_the_start_says_what_is_measured_along(saved: tuple[Outcome, FullRecord]) -> None:
+    assert "\n+ 3 references (ddp, no_comm, single): " in saved[0].output
+
+
+def test_the_selected_config_is_compared_with_them_in_the_table(saved: tuple[Outcome, FullRecord]) -> None:
+    output = saved[0].output
+    assert re.search(r"^powersgd_rank4 .* [+-]\d+\.\d .* no baseline$", output, re.MULTILINE)
+    assert re.search(r"^no_comm .* reference$", output, re.MULTILINE)
+    assert "verdict: 1 without a baseline for " in output
+
+
+def test_they_are_in_the_record_but_no_baselines(saved: tuple[Outcome, FullRecord]) -> None:
+    record = saved[1]
+    (test,) = record.benchmarks
+    assert known(test.extra_info.against_naive_percent) is not None
+    assert {reference.config for reference in known(record.references) or []} == {"ddp", "no_comm", "single"}
+
+
+@pytest.mark.parametrize("arguments", [(BF16,), ("perf/test_throughput.py", "-k", "bf16 and not powersgd")])
+def test_a_node_id_and_a_file_have_the_same_references(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    listed = measured_along(tmp_path, *arguments, "--collect-only", "-q")
+    assert [re.split(r"[-\]]", test)[-2] for test in listed.test_ids] == ["ddp", "no_comm", "single", "bf16"]
+
+
+def test_they_can_be_left_out(tmp_path: Path) -> None:
+    listed = measured_along(tmp_path, BF16, "--collect-only", "-q", "--no-references")
+    assert listed.test_ids == [BF16]
+
+
+def test_required_baselines_are_not_required_of_references(tmp_path: Path) -> None:
+    assert measured_along(tmp_path, BF16, "--benchmark-save=one").exit_code == 0
+    assert measured_along(tmp_path, BF16, "--require-baseline", "--min-slowdown=100").exit_code == 0
+
+
+def test_a_whole_question_has_none(tmp_path: Path) -> None:
+    assert "reference" not in measured_along(tmp_path, "perf", "-k", "throughput or single", "--collect-only").output

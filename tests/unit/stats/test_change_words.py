@@ -1,0 +1,33 @@
+"""Changes of a time in words: a direction in place of a sign."""
+
+import pytest
+
+from fixtures.stats.change_words import change_in_words, interval_in_words, verdict_in_words
+
+
+@pytest.mark.parametrize(
+    ("percent", "words"),
+    [(25, "25.0 % slower"), (-1.24, "1.2 % faster"), (-0.04, "0.0 %"), (None, "")],
+)
+def test_a_change_has_a_direction_and_no_sign(percent: float | None, words: str) -> None:
+    assert change_in_words(percent) == words
+
+
+@pytest.mark.parametrize(
+    ("interval", "words"),
+    [
+        ((1.2, 3.4), "1.20 to 3.40 % slower"),
+        ((-3.4, -1.2), "1.20 to 3.40 % faster"),
+        ((-0.5, 3.4), "0.50 % faster to 3.40 % slower"),
+    ],
+)
+def test_an_interval_has_a_direction_at_each_end_that_needs_one(interval: tuple[float, float], words: str) -> None:
+    assert interval_in_words(*interval) == words
+
+
+@pytest.mark.parametrize(
+    ("word", "percent", "words"),
+    [("slower", 25, "slower 25.0 %"), ("ok", -1.2, "ok, 1.2 % faster"), ("no baseline", None, "no baseline")],
+)
+def test_a_verdict_says_its_direction_once(word: str, percent: float | None, words: str) -> None:
+    assert verdict_in_words(word, percent) == words
