@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
 from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
+from fixtures.gradients.every_check import MANY_STEPS
 from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
@@ -18,9 +19,6 @@ SHAPE = st.lists(st.integers(1, 40), max_size=3)
 # The options for worlds of more than two GPUs: one bucket, many buckets, and the option of the throughput tests. Larger
 # worlds add only how a mean of many is rounded, which depends on the hook, not on the option.
 OF_MANY = ("default", "bucket_1kb", "static_graph_bucket_view")
-
-# Steps of the longest test. What a hook does later goes unnoticed.
-MANY = 300
 
 
 def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
@@ -49,7 +47,7 @@ def test_gradients(
 def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_hook: str) -> None:
     skip_unless_it_runs(long_world, long_hook)
     kind, *_ = kinds_for(eight_bits=find_hook(long_hook).eight_bits)
-    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY, seed=0)
+    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY_STEPS, seed=0)
 
 
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
