@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
 from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
+from fixtures.gradients.every_check import MANY
 from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
@@ -18,9 +19,6 @@ SHAPE = st.lists(st.integers(1, 40), max_size=3)
 # The options for worlds of more than two GPUs: one bucket, many buckets, and the option of the throughput tests. Larger
 # worlds add only how a mean of many is rounded, which depends on the hook, not on the option.
 OF_MANY = ("default", "bucket_1kb", "static_graph_bucket_view")
-
-# Steps of the longest test. What a hook does later goes unnoticed.
-MANY = 300
 
 
 def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from fixtures.records.files import checked, read_record
+from fixtures.session.explanation import file_name
 from tests.command_line import QUICK
 from tests.forked import command, perf
-from tests.run_reports import BASELINES
+from tests.recordings import ddp_steps
+from tests.run_reports import BASELINES, h200
 from tests.workloads_for_tests import STEP_MS
 
 STEADY = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
@@ -81,6 +83,23 @@ def test_the_command_writes_the_report_of_a_stored_run(tmp_path: Path) -> None:
     assert (outcome.exit_code, outcome.output) == (0, f"report: {tmp_path / 'out/report.html'}\n")
     assert files_in(tmp_path / "out") == FILES
     assert json.loads((tmp_path / "out/run.json").read_text()) == read_record(BASELINES / "0004_vit.json")
+
+
+def test_the_command_merges_the_traces_of_each_test(tmp_path: Path) -> None:
+    record = h200()
+    tests = record["benchmarks"][:4]
+    for number, benchmark in enumerate(tests):
+        names = [f"{number}-rank{rank}.json.gz" for rank in range(2)]
+        benchmark["extra_info"]["traces"] = names
+        for rank, name in enumerate(names):
+            ddp_steps(rank).chrome(tmp_path / name)
+    (tmp_path / "3-rank1.json.gz").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    outcome = command("report", tmp_path / "run.json", "-o", tmp_path / "out", "--traces", tmp_path)
+    assert outcome.exit_code == 0, outcome.errors
+    merged = [name for name in files_in(tmp_path / "out") if name.startswith("trace_")]
+    assert merged == sorted(f"trace_{file_name(benchmark['fullname'])}.json.gz" for benchmark in tests[:3])
+    assert outcome.errors.startswith(f"no merged trace of {tests[3]['fullname']}: 3-rank1.json.gz is JSON but not")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ GRANTED = {
     ("ci", "lint"): {},
     ("ci", "tests"): {},
     ("ci", "workflows"): {},
+    ("fuzz", "fuzz"): {},
     ("nightly", "perf"): {},
     ("nightly", "issue"): {"actions": "read", "issues": "write"},
     ("promote", "promote"): {"actions": "read", "contents": "write", "pull-requests": "write"},
