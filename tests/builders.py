@@ -39,6 +39,7 @@ SETTINGS = Settings(
     explain="failures",
     traces=None,
     nsys=None,
+    wide=False,
     doctor=False,
 )
 

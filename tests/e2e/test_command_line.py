@@ -94,7 +94,8 @@ def test_a_failure_names_rank_config_and_step(
     """That a rank hangs is told in the same way: tests/ranks/test_rank_sets.py."""
     failure = failures[workload]
     assert failure is not None
-    assert failure.splitlines()[0] == (f"launch 1 of ddp_default on 2cpu: rank 1 {headline} at step 5 (forward)")
+    # The preflight took one step before.
+    assert failure.splitlines()[0] == (f"launch 1 of ddp_default on 2cpu: rank 1 {headline} at step 4 (forward)")
     assert detail in failure
 
 

@@ -12,6 +12,7 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
+from fixtures.report.coloured import Coloured
 from fixtures.report.recording import recording_command
 from fixtures.report.table import report_lines, sensitivity_lines
 from fixtures.session.comparison import Comparison, comparisons
@@ -185,6 +186,16 @@ def test_each_workload_world_and_interconnect_has_a_table_with_its_transport() -
 def test_configs_stand_in_the_order_in_which_they_are_listed() -> None:
     table = lines(NO_COMM, BF16, DDP, measured("bucket_10mb", 9))
     assert list(rows(table)) == ["ddp", "bf16", "no_comm", "bucket_10mb"]
+
+
+def test_what_is_slower_or_wrong_comes_first_and_in_red() -> None:
+    run = Run(settings=SETTINGS)
+    for one, history_s in ((DDP, [[0.125]]), (NO_COMM, []), (BF16, [[0.1]])):
+        run.measured[one.config.name] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+    coloured = [line for line in report_lines(run) if isinstance(line, Coloured)]
+    assert [(line.split()[0], line.colour) for line in coloured] == [("bf16", "red")]
+    _, _, _, _, _, *configs = report_lines(run)
+    assert [line.split()[0] for line in configs[:3]] == ["bf16", "ddp", "no_comm"]
 
 
 def test_nothing_judged_is_no_table() -> None:
