@@ -25,7 +25,6 @@ pytest_plugins = (
     "fixtures.gradients.graph_training",
     "fixtures.report.doctor",
     "fixtures.report.start",
-    "fixtures.report.progress",
     "fixtures.report.gradients",
     "fixtures.report.summary",
     "fixtures.report.closing",
