@@ -24,6 +24,7 @@ SETTINGS = Settings(
     hooks={},
     interconnects=INTERCONNECTS,
     references=False,
+    quick=False,
     launches=1,
     steps=3,
     warmup=10,

@@ -211,7 +211,7 @@ def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attent
     assert shown[0].endswith("slower 25.0 %")
 
 
-UNKNOWN_LOSS = "its effect on the loss is not measured (perf/test_training.py)"
+UNKNOWN_LOSS = "effect on the loss not measured (perf/test_training.py)"
 
 
 def best(*measurements: Measurement) -> list[str]:
@@ -232,10 +232,11 @@ def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> N
     slower = [quiet("powersgd_rank1", 8.5), quiet("ddp_default", 7), quiet("no_comm", 9.5)]
     assert best(quiet("ddp", 8), quiet("bf16", 9), quiet("static_graph", 8.8), *slower) == [
         "",
-        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the limit",
+        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the speed without communication",
         *(f"    {line}" for line in CONFIGS["static_graph"].lines()),
         "",
-        f"best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the limit; {UNKNOWN_LOSS}",
+        "best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the speed without communication; "
+        f"{UNKNOWN_LOSS}",
         *(f"    {line}" for line in CONFIGS["bf16"].lines()),
     ]
 
@@ -369,7 +370,7 @@ def test_a_wrong_hook_is_neither_best_nor_a_sign_of_a_disturbed_machine() -> Non
     wrong = replace(quiet("bf16", 20), wrong=True)
     assert [
         line for line in best(quiet("no_comm", 9), quiet("ddp", 8), wrong) if line.startswith(("best", "dist"))
-    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the limit"]
+    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the speed without communication"]
 
 
 # The command to type
