@@ -41,7 +41,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_document_is_a_page(site: Path) -> None:
     documents = {file.relative_to(ROOT / "docs").with_suffix(".html") for file in (ROOT / "docs").rglob("*.md")}
     pages = {file.relative_to(site) for file in site.rglob("*.html")}
-    added = {Path(f"{name}.html") for name in ("index", "contributing", "changelog", "license", "404")}
+    added = {Path(f"{name}.html") for name in ("index", "contributing", "changelog", "security", "license", "404")}
     assert pages == documents | added
 
 

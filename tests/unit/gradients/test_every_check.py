@@ -19,8 +19,8 @@ def test_a_hook_is_checked_under_every_option_that_torch_has() -> None:
     assert asked(MEAN, Check.DDP_OPTIONS) == options
 
 
-def test_bytes_and_each_scenario_are_checked_once() -> None:
-    scenarios = asked(MEAN, Check.SCENARIO, "scenario")
+def test_bytes_and_each_scenario_under_an_option_are_checked_once() -> None:
+    scenarios = list(zip(asked(MEAN, Check.SCENARIO, "scenario"), asked(MEAN, Check.SCENARIO), strict=True))
     assert len(scenarios) == len(set(scenarios)) > 10
     assert asked(MEAN, Check.WIRE, "hook") == [MEAN]
 

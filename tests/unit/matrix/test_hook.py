@@ -14,7 +14,7 @@ from fixtures.matrix.lookup import NotFound
     [
         (
             {"promise": "lossless"},
-            "promise 'lossless' is not one of mean, low_rank, full_rank, remembered, local, nothing",
+            "promise 'lossless' is not one of mean, unbiased, block_scaled, low_rank, full_rank, ",
         ),
         ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
         ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
