@@ -13,6 +13,8 @@ from setuptools.command.editable_wheel import editable_wheel
 HERE = Path(__file__).parent
 # ``fixtures.matrix``, ``fixtures/matrix``, ``from fixtures import`` and ``python -m fixtures``; not pytest's word.
 NAME = re.compile(r"(?<![\w.])fixtures(?=\.\w|/\w| import\b)|(?<=-m )fixtures\b")
+# Python, and what the page of --report is made of.
+CARRIED = (".py", ".jinja", ".css", ".js")
 # A search path's entry with this package alone, for the interpreter of --against (launch/interpreter.py).
 ALONE = '''"""The package in the folder above, without the packages next to it."""
 from pathlib import Path
@@ -35,7 +37,7 @@ class Renamed(build_py):
         (plugins,) = re.findall(r"^pytest_plugins = \(.*?^\)$", (HERE / "conftest.py").read_text(), re.M | re.S)
         files = {"plugins.py": renamed(f"{plugins}\n"), "alone/ddp_perf/__init__.py": ALONE, "py.typed": ""}
         for folder, inside in (("fixtures", ""), ("perf", "perf/")):
-            for file in sorted(path for path in (HERE / folder).rglob("*.*") if path.suffix != ".pyc"):
+            for file in sorted(file for file in (HERE / folder).rglob("*") if file.suffix in CARRIED):
                 files[f"{inside}{file.relative_to(HERE / folder)}"] = renamed(file.read_text())
         files.setdefault("perf/__init__.py", "")
         for name, text in files.items():

@@ -4,9 +4,9 @@ python -m studies.fuzz                                    1000 files of each kin
 python -m studies.fuzz --count 10000 --seed 3 --kind trace
 
 Each file is a good one with values changed, removed, swapped and repeated, bytes flipped, cut off or nested
-(``fuzz_mutations.py``). Records are read by promote, drift, backtest, compare and by what `pytest perf` does with a
-baseline; traces and SQLite exports of nsys by explain. The same seed and number make the same file. Exit code: 0
-nothing found, 1 something found.
+(``fuzz_mutations.py``). Records are read by promote, drift, backtest, compare, report and by what `pytest perf` does
+with a baseline; traces and SQLite exports of nsys by explain. The same seed and number make the same file. Exit code:
+0 nothing found, 1 something found.
 """
 
 import argparse
@@ -101,6 +101,10 @@ def _records(folder: Path) -> Try:
             ("promote over", lambda: main(["promote", str(night), "--accept-slower", "--storage", str(storage)])),
             ("backtest", lambda: main(["backtest", "--storage", str(storage)])),
             ("compare", lambda: main(["compare", str(night), str(nights / "1.json"), "--storage", str(storage)])),
+            (
+                "report",
+                lambda: main(["report", str(night), "--output", str(folder / "report"), "--history", str(nights)]),
+            ),
             ("pytest perf", lambda: _as_pytest_perf(storage)),
         )
 

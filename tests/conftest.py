@@ -28,8 +28,9 @@ _HERE = Path(__file__).parent
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Distribute the tests where all of them run."""
     option = config.option
-    alone = option.usepdb or option.collectonly or option.markexpr or option.keyword or option.lf or option.failedfirst
-    if not alone and _HERE in [Path(argument).resolve() for argument in config.args] and hasattr(option, "tx"):
+    chosen = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst")
+    all_of_them = _HERE in [Path(argument).resolve() for argument in config.args]
+    if all_of_them and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
         option.dist, option.tx = "loadgroup", ["popen"] * 2
 
 

@@ -125,8 +125,10 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
         test.write_text(code.replace("loss=lambda model, x: ", waiting))
 
     write(0.1)
-    first = project.pytest(*QUICK, test.name, "--benchmark-save=first")
+    first = project.pytest(*QUICK, test.name, "--benchmark-save=first", "--report=page")
     assert first.exit_code == 0, first.output
+    assert "report: page/report.html" in first.output
+    assert "<h2>Which config is best?</h2>" in (project.folder / "page/report.html").read_text()
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
     second = project.pytest(*QUICK, test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == 0, second.output

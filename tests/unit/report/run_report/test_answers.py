@@ -1,6 +1,7 @@
 """The three answers at the top of a report."""
 
 from fixtures.report.run_report.answers import Answer, answers
+from fixtures.report.run_report.charts.drawn import charts_of
 from tests.run_reports import DDP, h200, info_of, profiled, report_of, slower, with_transfers
 from tests.saved_records import Record
 
@@ -58,6 +59,26 @@ def test_what_is_not_decided_is_not_called_best() -> None:
     record["best"][0] |= {"decided": False, "among": ["bucket_10mb", "bucket_50mb"]}
     assert answered(record)[1].headline == "No clear winner; fastest here: bucket_10mb, +5.4 % over ddp"
     assert answered(record | {"disturbed": ["busy"]})[1].headline == "Not known: the run was disturbed"
+
+
+def test_a_reference_is_no_test_and_stands_in_table_and_charts() -> None:
+    reference = {
+        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
+        "workload": "vit_l_32",
+        "world": "1gpu",
+        "interconnect": "native",
+        "config": "single",
+        "launch_medians_s": [0.08, 0.08],
+        "samples_per_s": 400.0,
+    }
+    record = h200() | {"references": [reference]}
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
+    report = report_of(record, history=False)
+    assert {row.config for row in report.rows} == {"ddp", "bf16"}
+    (row,) = (row for row in report.compared if row.reference)
+    assert (row.config, row.word, round(row.step_ms, 6)) == ("single", "reference", 80)
+    (scaling,) = (chart for chart in charts_of(report) if chart.name == "scaling-0")
+    assert scaling.traces[-1]["y"][0] == 400
 
 
 def test_the_other_side_of_an_ab_test_is_named() -> None:

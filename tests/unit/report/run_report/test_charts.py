@@ -1,9 +1,11 @@
 """What the charts of a report show. That plotly draws them is tested in a browser: tests/runs/test_report_page.py."""
 
+import math
 from pathlib import Path
 
 from plotly.graph_objects import Figure
 
+from fixtures.report.report_option import finite
 from fixtures.report.run_report.charts.drawn import charts_of
 from fixtures.report.run_report.charts.gradient_errors import pareto_front
 from fixtures.report.run_report.figure import Chart
@@ -85,7 +87,7 @@ def test_the_history_has_verdicts_and_what_changed() -> None:
     chart = charts(report_of(slower(h200())))["stored-nights"]
     ddp = chart.traces[0]
     assert (ddp["name"], len(ddp["x"])) == ("ddp", 4)
-    assert ddp["marker"]["symbol"][-1] == "triangle-up"
+    assert ddp["marker"]["symbol"][-1] == "triangle-down"
     assert any("commit 154edb7a78 -> d9b226b9d0" in note for note in chart.notes)
 
 
@@ -94,6 +96,15 @@ def test_records_that_are_newer_are_no_history() -> None:
     record["finished"] = "2026-11-22T10:00:00+00:00"
     nights = report_of(record).nights[DDP]
     assert [night.file.name for night in nights] == ["0001_vit.json", "0002_vit.json", "run.json"]
+
+
+def test_a_gradient_that_is_no_number_costs_its_point_alone() -> None:
+    record = h200()
+    infos(record)["test_throughput[vit_l_32-4gpu-bf16]"]["gradient_error"] = math.nan
+    found = charts(report_of(finite(record), history=False))
+    names = [point for trace in found["gradient-errors"].traces[1:] for point, _ in trace["customdata"]]
+    assert "fp16" in names
+    assert "bf16" not in names
 
 
 def test_a_chart_of_very_many_configs_has_the_fastest() -> None:
