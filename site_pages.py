@@ -17,6 +17,7 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "LICENSE": "license.md",
 }
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")

@@ -148,7 +148,7 @@ def typed(one: Shown, folder: Path) -> list[str]:
 @of("pytest ")
 def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path: Path) -> None:
     asked = [word for word in typed(one, workshop) if word != "--pyargs"]
-    if "-k" not in asked:  # then all files would be collected: one is enough
+    if not {"-k", "--tune"} & set(asked):  # then all files would be collected: one is enough
         asked = [str(ROOT / "perf/test_throughput.py") if word == str(ROOT / "perf") else word for word in asked]
     path = workshop / (one.path or "path/to/your/code")
     outcome = run_pytest(
@@ -158,7 +158,8 @@ def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path:
     )
     nothing = outcome.exit_code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert nothing == any(word in str(one) for word in SELECTS_NOTHING), outcome.output + outcome.errors
-    assert nothing or outcome.exit_code == 0, outcome.errors
+    without_gpu = "GPU, this machine has none" in outcome.errors  # said of a value, after every option was read
+    assert nothing or without_gpu or outcome.exit_code == 0, outcome.errors
 
 
 @of("python -m fixtures", "python -m ddp_perf", "ddp-perf")
@@ -168,7 +169,7 @@ def test_an_offline_command_does_what_is_shown(one: Shown, workshop: Path, tmp_p
         arguments += ["--storage", str(tmp_path)]
     outcome = command(*arguments, folder=workshop)
     assert outcome.exit_code in (0, 1), outcome.errors  # 1: drift has found some, or nobody answers promote
-    assert len(outcome.output.splitlines()) > 5, outcome.output
+    assert outcome.output, outcome.errors
 
 
 @of("python -m studies")
