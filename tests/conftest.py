@@ -30,7 +30,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     option = config.option
     chosen = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst")
     all_of_them = _HERE in [Path(argument).resolve() for argument in config.args]
-    if all_of_them and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
+    alone = hasattr(config, "workerinput")  # one of the two processes
+    if all_of_them and not alone and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
         option.dist, option.tx = "loadgroup", ["popen"] * 2
 
 
