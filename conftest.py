@@ -4,10 +4,20 @@ They work in any order. If one must run before another, a function in ``fixtures
 ``summary``), or the hook is marked tryfirst or trylast.
 """
 
+import sys
+
 import pytest
+
+# The installed plugin stays out of a run whose rootdir is this clone.
+if "ddp_perf.session.options" in sys.modules:
+    raise pytest.UsageError(
+        "the installed plugin ddp_perf has added the options that this clone adds: run with -p no:ddp_perf, or with "
+        "the clone as the --rootdir"
+    )
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
+    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
@@ -20,13 +30,16 @@ pytest_plugins = (
     "fixtures.session.run_record",
     "fixtures.session.junit",
     "fixtures.session.run_verdict",
+    "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
+    "fixtures.gradients.tuning",
     "fixtures.report.doctor",
     "fixtures.report.start",
     "fixtures.report.gradients",
+    "fixtures.report.report_option",
     "fixtures.report.summary",
     "fixtures.report.closing",
 )

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
 from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
+from fixtures.gradients.every_check import MANY_STEPS
 from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
+from fixtures.session.settings import SETTINGS
 
 # Of the parameters. Only the first for 8-bit hooks: torch's deliver float32 for a bucket of any dtype.
 DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -28,22 +30,35 @@ def skip_unless_it_runs(world: str, hook: str, option: str = "default") -> None:
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS)
-def test_gradients(promise: PromiseCheck, gradient_world: str, any_hook: str, option: str) -> None:
+def test_gradients(
+    request: pytest.FixtureRequest, promise: PromiseCheck, gradient_world: str, any_hook: str, option: str
+) -> None:
     skip_unless_it_runs(gradient_world, any_hook, option)
+    on_gpus = len(request.config.stash[SETTINGS].gpus) > 0
     world = parse_world(gradient_world)
-    if world.backend == "nccl" and world.size > 2 and any_hook != "none" and option not in OF_MANY:
+    beyond_pairs = world.size > 2 and (world.backend == "nccl" or on_gpus)
+    if beyond_pairs and any_hook != "none" and option not in OF_MANY:
         skip_repetition(f"under {option} a hook is run on two GPUs only: more GPUs are covered by {', '.join(OF_MANY)}")
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
     asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
     promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option=option, **asked)
 
 
+def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_hook: str) -> None:
+    skip_unless_it_runs(long_world, long_hook)
+    kind, *_ = kinds_for(eight_bits=find_hook(long_hook).eight_bits)
+    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY_STEPS, seed=0)
+
+
+def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
+    skip_unless_it_runs(large_world, large_hook)
+    promise(large_world, Check.LARGE, hook=large_hook)
+
+
 @pytest.mark.two_worlds
-def test_gradients_of_twenty_steps(promise: PromiseCheck, gradient_world: str, any_hook: str) -> None:
-    skip_unless_it_runs(gradient_world, any_hook)
-    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
-    asked = {"shapes": SHAPES[:3], "kinds": kinds[:1], "seed": 0, "steps": 20}
-    promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option="bucket_1kb", **asked)
+def test_gradients_without_bias(promise: PromiseCheck, gradient_world: str, unbiased_hook: str) -> None:
+    skip_unless_it_runs(gradient_world, unbiased_hook)
+    promise(gradient_world, Check.UNBIASED, hook=unbiased_hook)
 
 
 @pytest.mark.two_worlds

@@ -52,7 +52,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--single", action="store_true", help="no DDP")
     parser.add_argument("--feed", choices=("pinned", "loader"), default="pinned")
-    parser.add_argument("--bucket-cap-mb", type=float, default=2000)
+    parser.add_argument("--bucket-cap-mb", type=float, default=2000, help="0: PyTorch's default")
+    parser.add_argument("--static-graph", action="store_true")
+    parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view")
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--steps", type=int, default=20)
     arguments = parser.parse_args()
@@ -62,7 +64,13 @@ def main() -> None:
     dist.init_process_group("nccl")
     model: nn.Module = torchvision.models.vit_l_32(weights=None).to(local_rank)
     if not arguments.single:
-        model = DistributedDataParallel(model, device_ids=[local_rank], bucket_cap_mb=arguments.bucket_cap_mb)
+        model = DistributedDataParallel(
+            model,
+            device_ids=[local_rank],
+            bucket_cap_mb=arguments.bucket_cap_mb or None,
+            static_graph=arguments.static_graph,
+            gradient_as_bucket_view=arguments.bucket_view,
+        )
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 

@@ -39,9 +39,13 @@ SETTINGS = Settings(
     strict_machine=False,
     explain="failures",
     traces=None,
+    report=None,
     nsys=None,
     wide=False,
     doctor=False,
+    tune=False,
+    tune_minutes=15,
+    allow=(),
 )
 
 

@@ -20,12 +20,26 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 SLOW = ("e2e", "mutants", "ranks", "studies")
 
 
+# Whole runs of `pytest tests` use two processes: one runs the tests that start processes, one after the other, because
+# they share the machine's lock and its cores; the other runs the rest.
+_HERE = Path(__file__).parent
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Distribute the tests where all of them run."""
+    option = config.option
+    chosen = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst")
+    all_of_them = _HERE in [Path(argument).resolve() for argument in config.args]
+    if all_of_them and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
+        option.dist, option.tx = "loadgroup", ["popen"] * 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by its folder."""
-    here = Path(__file__).parent
+    """Mark what is slow by its folder; slow tests run in one process."""
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
+        if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
             item.add_marker("slow")
+            item.add_marker(pytest.mark.xdist_group("starts processes"))
 
 
 @pytest.fixture(scope="session")

@@ -30,21 +30,39 @@ def perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None
     return _fork("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments, variables=variables)
 
 
-def command(*arguments: str | Path, variables: dict[str, str] | None = None, stdin: str | Path = os.devnull) -> Outcome:
+def command(
+    *arguments: str | Path,
+    variables: dict[str, str] | None = None,
+    stdin: str | Path = os.devnull,
+    folder: Path = ROOT,
+) -> Outcome:
     """``python -m fixtures`` with these arguments; ``stdin`` is a file or a terminal."""
-    return _fork("fixtures", *map(str, arguments), variables=variables, stdin=stdin)
+    return _fork("fixtures", *map(str, arguments), variables=variables, stdin=stdin, folder=folder)
 
 
-def pytest(*arguments: str, variables: dict[str, str] | None = None) -> Outcome:
+def pytest(*arguments: str, variables: dict[str, str] | None = None, folder: Path = ROOT) -> Outcome:
     """``pytest`` with these arguments alone."""
-    return _fork("pytest", *arguments, variables=variables)
+    return _fork("pytest", *arguments, variables=variables, folder=folder)
 
 
-def _fork(module: str, *arguments: str, variables: dict[str, str] | None, stdin: str | Path = os.devnull) -> Outcome:
+def _fork(
+    module: str,
+    *arguments: str,
+    variables: dict[str, str] | None,
+    stdin: str | Path = os.devnull,
+    folder: Path = ROOT,
+) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
         variables = ENVIRONMENT | (variables or {})
-        asked = {"module": module, "arguments": arguments, "variables": variables, "stdin": str(stdin), **files}
+        asked = {
+            "module": module,
+            "arguments": arguments,
+            "variables": variables,
+            "stdin": str(stdin),
+            "folder": str(folder),
+        }
+        asked |= files
         code = _ask(asked)
         output, errors = (Path(file).read_text(errors="replace") for file in files.values())
     return Outcome(exit_code=code, output=output, errors=errors)
@@ -129,6 +147,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     vars(sys).update(__stdout__=sys.stdout, __stderr__=sys.stderr)
     os.environ.update(asked["variables"])
+    os.chdir(asked["folder"])
     if "PYTHONPATH" in asked["variables"]:
         sys.path[1:1] = asked["variables"]["PYTHONPATH"].split(os.pathsep)
     code = 1

@@ -135,3 +135,17 @@ partial_function = _hook(lambda ddp: (None, partial(averages)), "own_partial")
 no_pair = _hook(lambda ddp: averages, "own_no_pair")  # type: ignore[arg-type, return-value]
 low_rank = _hook(lambda ddp: (None, averages), "own_low_rank", promise="low_rank")
 named_like_another = _hook(lambda ddp: (None, averages), "bf16")
+
+
+def keeps_its_own(state: None, bucket: GradBucket) -> Future[Tensor]:
+    """Fast, because it sends nothing."""
+    return done(bucket.buffer())
+
+
+def delivers_zeros(state: None, bucket: GradBucket) -> Future[Tensor]:
+    """Fast, and all ranks get the same."""
+    return done(torch.zeros_like(bucket.buffer()))
+
+
+fast_and_wrong = _hook(lambda ddp: (None, keeps_its_own), "own_fast", promise="mean", wire_dtype="gradient")
+learns_nothing = _hook(lambda ddp: (None, delivers_zeros), "own_zeros")

@@ -41,9 +41,12 @@ def _wide_model() -> "nn.Module":
 
 
 def _slow_sample() -> "tuple[Tensor, ...]":
-    """A loader that needs 70 ms for a sample."""
+    """A loader whose workers together need 70 ms for a sample, however many the cores allow."""
+    from fixtures.matrix.worlds import parse_world
+    from fixtures.ranks.feed import loader_workers
+
     if INJECTED:
-        time.sleep(0.07)
+        time.sleep(0.07 * loader_workers(parse_world("2cpu")))
     return steady.sample()
 
 

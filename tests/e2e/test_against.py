@@ -289,7 +289,7 @@ def test_the_checkout_is_as_it_was(repository: Path) -> None:
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
-def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path) -> None:
+def test_nothing_is_left_of_the_revisions_files_when_pytest_is_killed(repository: Path) -> None:
     waiting = (
         "import time; from fixtures.launch.interpreter import OwnCode\n"
         "from fixtures.launch.revision import find_revision, checked_out\n"
@@ -307,7 +307,7 @@ def test_nothing_is_left_of_the_worktree_when_pytest_is_killed(repository: Path)
         file = Path(run.stdout.readline().strip())
         assert file.is_file()
         (tree,) = (parent for parent in file.parents if parent.name == repository.name)
-        git(repository, "worktree", "lock", str(tree))  # as git does while it makes one
+        assert len(git(repository, "worktree", "list").splitlines()) == 1
         run.kill()
     deadline = time.monotonic() + 10
     while tree.parent.exists() and time.monotonic() < deadline:
@@ -380,12 +380,13 @@ def test_why_git_opens_no_repository_is_told(
     assert says in outcome.errors
 
 
-def test_why_git_makes_no_worktree_is_told(tmp_path: Path) -> None:
+def test_why_git_does_not_write_the_files_is_told(tmp_path: Path) -> None:
     top = checkout(tmp_path / "job", committed="", now="")
-    (top / ".git/worktrees").touch()
-    revision = Revision(named="HEAD", commit="HEAD", repository=top, own=OwnCode())
+    revision = Revision(named="HEAD", commit="0123456789", repository=top, own=OwnCode())
     with (
-        pytest.raises(BadInterpreter, match=r"git cannot make a worktree of HEAD \(HEAD\) of job: fatal: could not .+"),
+        pytest.raises(
+            BadInterpreter, match=r"git cannot write the files of HEAD \(0123456789\) of job: fatal: Not a valid .+"
+        ),
         checked_out(revision),
     ):
         pass

@@ -62,6 +62,7 @@ def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
         *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
         *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),
         *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}", "--benchmark-save=half"),
+        f"--report={folder / 'report'}",
     )
     return outcome, folder
 
@@ -103,8 +104,18 @@ def test_an_interrupted_run_is_no_baseline(bad_ranks: tuple[Outcome, Path]) -> N
     outcome, folder = bad_ranks
     assert outcome.exit_code == pytest.ExitCode.INTERRUPTED, outcome.output
     assert "interrupted: no baseline was saved" in outcome.output
-    assert list(folder.rglob("*.json")) == [folder / "run.json"]
+    assert list(folder.rglob("*half.json")) == []
     # Any: JSON.
     record: dict[str, Any] = json.loads((folder / "run.json").read_text())
     assert record["interrupted"] is True
     assert [one["name"] for one in record["benchmarks"]] == ["test_throughput[steady-2cpu-ddp_default]"]
+
+
+def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outcome, Path]) -> None:
+    _, folder = bad_ranks
+    summary = (folder / "report/report.md").read_text()
+    assert summary.startswith("## ddp-perf: 2 tests failed, none for being slower")
+    assert "- interrupted: it did not come to its end; tests measured: 1" in summary
+    assert "the label is out of range" in summary
+    assert "died of SIGKILL" in (folder / "report/report.html").read_text()
+    assert (folder / "report/run.json").read_bytes() == (folder / "run.json").read_bytes()

@@ -37,7 +37,6 @@ def test_waiting():
 """
 AT_EXIT = """
 import atexit
-from tests.workloads_for_tests import steady as workload
 def wait():
     {wait}
 atexit.register(wait)
@@ -159,8 +158,8 @@ def running(run: Run) -> Iterator[Run]:
         ("my_project", "", ("perf/test_throughput.py", "--workload=my_project:workload"), signal.SIGHUP),
         ("test_collected", "", (*SUITE, "{folder}/test_collected.py"), signal.SIGINT),
         ("test_collected", "", (*SUITE, "{folder}/test_collected.py"), signal.SIGTERM),
-        ("my_exit", AT_EXIT, ("perf/test_feeds.py", "--collect-only", "--workload=my_exit:workload"), signal.SIGINT),
-        ("my_exit", AT_EXIT, ("perf/test_feeds.py", "--collect-only", "--workload=my_exit:workload"), signal.SIGHUP),
+        ("my_exit", AT_EXIT, ("perf/test_feeds.py", "--collect-only", "-p", "my_exit"), signal.SIGINT),
+        ("my_exit", AT_EXIT, ("perf/test_feeds.py", "--collect-only", "-p", "my_exit"), signal.SIGHUP),
     ],
     ids=["plugins-INT", "plugins-TERM", "configure-HUP", "collect-INT", "collect-TERM", "exit-INT", "exit-HUP"],
 )

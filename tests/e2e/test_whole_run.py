@@ -1,5 +1,7 @@
 """Whole runs on live ranks: what is measured and profiled arrives in the record, in JUnit's file and in the tables."""
 
+import gzip
+import json
 import re
 import shutil
 from pathlib import Path
@@ -28,8 +30,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     chosen = "(steady and (scaling and not bucket or bf16])) or all_reduce_1mb or 4mb or unprofilable-1cpu-ddp]"
     arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
     outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
-    traces = f"--traces={storage.parent / 'new' / 'traces'}"
-    return pytest_perf(storage, *arguments, *outputs, traces, variables={STEP_MS: "40"}), storage
+    folders = (f"--traces={storage.parent / 'new' / 'traces'}", f"--report={storage.parent / 'report'}")
+    return pytest_perf(storage, *arguments, *outputs, *folders, variables={STEP_MS: "40"}), storage
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +155,17 @@ def test_there_is_one_trace_a_rank_named_for_the_test(first: tuple[Outcome, Path
     assert infos_of(first[1])[OF_TWO_RANKS]["traces"] == names
     ranks = [break_down(timeline) for name in names for timeline in read(traces / name)]
     assert [rank.rank for rank in ranks] == [0, 1]
+
+
+def test_the_report_has_a_step_of_both_ranks_as_one_trace(first: tuple[Outcome, Path]) -> None:
+    report = first[1].parent / "report"
+    assert f"report: {report / 'report.html'}" in first[0].output
+    trace = json.loads(gzip.decompress((report / "trace_test_scaling-steady-2cpu-ddp.json.gz").read_bytes()))
+    work = {event["pid"] for event in trace["traceEvents"] if event["name"] == "gloo:all_reduce"}
+    assert work == {1, 2}
+    page = (report / "report.html").read_text()
+    assert "One step by rank: ddp" in page
+    assert 'href="trace_test_scaling-steady-2cpu-ddp.json.gz"' in page
 
 
 def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]) -> None:

@@ -30,7 +30,7 @@ SOUND: list[Hook] = []
 def _hook(make: Callable[[], DdpHook], listed: list[Hook], **claim: Any) -> Hook:
     # Any: the fields of Hook.
     claim = {"promise": "mean", "wire_dtype": "gradient", "arithmetic": "divide", **claim}
-    listed.append(Hook(name=f"tests.mutants.hooks:{make.__name__}", build=lambda ddp: (None, make()), **claim))
+    listed.append(Hook(name=f"{make.__module__}:{make.__name__}", build=lambda ddp: (None, make()), **claim))
     return listed[-1]
 
 
@@ -39,7 +39,7 @@ def _mean(make: Callable[[], Mean], listed: list[Hook], **claim: Any) -> Hook:
         mean = make()
         return lambda state, bucket: done(mean(bucket))
 
-    made.__name__ = make.__name__
+    made.__name__, made.__module__ = make.__name__, make.__module__
     return _hook(made, listed, **claim)
 
 

@@ -11,6 +11,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.trace.ledger import Bucket, Ledger, ledger
+from fixtures.trace.merged_trace import merge_step
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 
@@ -98,6 +99,14 @@ def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Pa
     for rank in range(2):
         trace = json.loads((folder / f"bucket_10mb-rank{rank}.json").read_text())
         assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
+
+
+def test_on_one_clock_no_rank_ends_an_all_reduce_before_another_begins_it(folder: Path, ddp: Breakdown) -> None:
+    step, _ = merge_step([folder / f"bucket_10mb-rank{rank.rank}.json" for rank in ddp.ranks])
+    sent = [[span for span in rank.spans if span.kind == "collective"] for rank in step.ranks]
+    assert [len(spans) for spans in sent] == [2, 2]
+    for same in zip(*sent, strict=True):
+        assert max(span.start_ms for span in same) < min(span.end_ms for span in same)
 
 
 def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:

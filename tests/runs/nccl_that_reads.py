@@ -22,7 +22,7 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     return replace(result, step_s=[share * fake_ranks.step_s()] * len(result.step_s))
 
 
-def _log(world: World, rank: int, arguments: dict[str, Any]) -> str:
+def log(world: World, rank: int, arguments: dict[str, Any]) -> str:
     names = ("NCCL_MAX_CTAS", "NCCL_CTA_POLICY", "NCCL_ALGO", "NCCL_PROTO", "TORCH_NCCL_HIGH_PRIORITY")
     read = [name for name in names if name in os.environ and name not in os.environ.get(UNREAD, "").split(",")]
     return "".join(
@@ -35,4 +35,4 @@ def _log(world: World, rank: int, arguments: dict[str, Any]) -> str:
 
 def pytest_configure() -> None:
     """For the rest of this process."""
-    fake_ranks.ANSWERS.update({TrainRequest.function: _train, NcclLogRequest.function: _log})
+    fake_ranks.ANSWERS.update({TrainRequest.function: _train, NcclLogRequest.function: log})

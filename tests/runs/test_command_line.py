@@ -42,6 +42,9 @@ def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (package / "unfinished.py").write_text("workload = Workload(\n")
     (package / "calls.py").write_text("import json\n\nhook = json.loads('no JSON')\n")
     (package / "script.py").write_text("raise SystemExit(0)\n")
+    (package / "leaves.py").write_text("import os\nos._exit(0)\n")
+    (package / "silent.py").write_text("class E(Exception):\n    __str__ = None\nraise E\n")
+    (package / "unnamed.py").write_text(MY_PROJECT.replace('name="mine"', "name=5"))
     (package / "skipped.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)\n")
     (package / "warning.py").write_text(WARNING + MY_PROJECT)
     return {"PYTHONPATH": str(folder)}
@@ -145,6 +148,11 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ("--hook=my_project.calls:hook", "importing it raised JSONDecodeError: "),
         ("--hook=my_project.calls:hook", "/my_project/calls.py, line 3)"),
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
+        ("--workload=my_project.leaves:workload", "importing it ended its process: it exited with code 0"),
+        ("--hook=my_project.leaves:hook", "importing it ended its process: it exited with code 0"),
+        ("--workload=my_project.silent:workload", "importing it raised E: <E without a text> (/"),
+        ("--workload=my_project.unnamed:workload", "--workload my_project.unnamed:workload: its name is a int, not a"),
+        (f"--against={'x' * 5000}", "--against: there is no interpreter at xxx"),
         ("--workload=my_project.skipped:workload", "importing it raised Skipped: no GPU here"),
         ("--workload=my_project.training:workload2", "module 'my_project.training' has no 'workload2'"),
         (f"--workload={WORKLOADS}:no_workload", "is a str, not a Workload"),
@@ -268,7 +276,7 @@ def test_the_table_at_the_end_has_a_row_for_each_config(five_tests: Outcome) -> 
 
 
 def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> None:
-    command = rf"{re.escape(sys.executable)} -m pytest .* --benchmark-save=NAME"
+    command = r"\S*python\S* -m pytest .* --benchmark-save=NAME"  # python3 where that is this Python
     *_, next_, _ = five_tests.output.splitlines()  # the last line is pytest's
     assert re.fullmatch(f"next: record a baseline: {command}", next_)
 

@@ -19,7 +19,7 @@ from tests.workloads_for_tests import STEP_MS
 
 Done = subprocess.CompletedProcess[str]
 
-NAMES = ("measure", "summary", "keep", "drift", "report")
+NAMES = ("measure", "summary", "keep", "history", "drift", "report")
 FEW = "-p tests.fake_ranks -p no:cacheprovider --workload=tests.workloads_for_tests:steady --launches=1 --steps=3"
 
 
@@ -96,12 +96,13 @@ def test_a_slower_night_leaves_its_record_summary_and_report(
     slower = [one["fullname"] for one in kept["benchmarks"] if one["extra_info"]["verdict"]["word"] == "slower"]
     assert slower
     summary = runner.summary.read_text()
-    assert summary.startswith("```\n")
+    assert summary.startswith("## ddp-perf: 1 of 1 test got slower\n")
     assert "slower by " in summary
     report = (runner.checkout / "regression.md").read_text()
     assert report.startswith(f"Slower: {slower[0]}")
     assert "slower by " in report
     assert (runner.checkout / "nightly.xml").exists()
+    assert "stored-nights" in (runner.checkout / "report/report.html").read_text()
 
 
 def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(

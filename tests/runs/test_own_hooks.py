@@ -59,6 +59,6 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     assert re.search(r"^E +AssertionError: rank 0, collectives of 4.194304 MB a step, ", outcome.output, re.MULTILINE)
     assert f"asked: wire:wire on 2cpu, hook {HERE}:claims_bf16\n" in outcome.output
     (line,) = set(re.findall(r"replay: python (.*)", outcome.output))
-    assert "collectives of 4.194304 MB a step" in run(sys.executable, *shlex.split(line)).output
+    assert "MB a step on the wire, 2.097152 MB are promised" in run(sys.executable, *shlex.split(line)).output
     (benchmark,) = json.loads(file.read_text())["benchmarks"]
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)

@@ -44,7 +44,7 @@ class Sides:
         self.start_s = 0.0
         self.ranks = [Ranks() for _ in range(launches)]
 
-    def of(self, interconnect: object, variables: object) -> list[Ranks]:
+    def of(self, interconnect: object, variables: object, *, workload: str | None) -> list[Ranks]:
         return self.ranks
 
     def on_message(self, line: str) -> None: ...
@@ -63,6 +63,7 @@ def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rul
         cast(Any, own),
         cast(Any, other),
         one,
+        workload=None,
         settings=replace(SETTINGS, max_pairs=rule.max_pairs, min_slowdown_percent=rule.min_slowdown_percent),
         tests=rule.tests,
         earlier=earlier,

@@ -121,10 +121,13 @@ class Options:
     def addoption(self, option: str, **arguments: Any) -> None:
         self.added[option] = arguments
 
+    def addini(self, name: str, meaning: str, *, default: str) -> None:
+        assert f"`{name}`" in (REFERENCE / "options.md").read_text()
+
 
 def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
     options = Options()
-    pytest_addoption(options)  # type: ignore[arg-type]  # it needs getgroup and addoption only
+    pytest_addoption(options)  # type: ignore[arg-type]  # it needs these three methods only
     text = (REFERENCE / "options.md").read_text().partition("## Options of pytest")[0]
     documented = dict(re.findall(r"^\| `(--[a-z-]+)[^|]*(?:\\\|[^|]*)*\| ((?:[^|\\]|\\\|)*) \|", text, re.MULTILINE))
     assert documented.keys() == options.added.keys()
@@ -133,7 +136,7 @@ def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
             assert documented[option] == f"{default:g}", option
 
 
-@pytest.mark.parametrize("command", ["promote", "drift", "backtest", "compare", "explain"])
+@pytest.mark.parametrize("command", ["promote", "drift", "backtest", "compare", "report", "explain"])
 def test_the_options_of_a_command_are_in_the_reference(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])

@@ -29,6 +29,7 @@ GRANTED = {
     ("ci", "lint"): {},
     ("ci", "tests"): {},
     ("ci", "workflows"): {},
+    ("fuzz", "fuzz"): {},
     ("nightly", "perf"): {},
     ("nightly", "issue"): {"actions": "read", "issues": "write"},
     ("promote", "promote"): {"actions": "read", "contents": "write", "pull-requests": "write"},
@@ -163,7 +164,7 @@ def test_the_night_of_gitlab_has_the_commands_of_github() -> None:
     steps = load(ROOT / ".github/workflows/nightly.yml")["jobs"]["perf"]["steps"]
     here = {step.get("name"): step.get("run", "").partition(" 2>&1")[0] for step in steps}
     assert [line for line in (here["doctor"].strip(), here["measure"]) if line not in there] == []
-    assert 'python -m fixtures drift "$NIGHTLIES"' in there
+    assert [line for line in (here["history"], 'python -m fixtures drift "$NIGHTLIES"') if line not in there] == []
     assert "python .github/regression_issue.py text nightly.json" in there
 
 

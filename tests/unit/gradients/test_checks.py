@@ -35,6 +35,8 @@ def test_every_scenario_has_the_function_that_runs_it() -> None:
     assert {scenario.run for scenario in SCENARIOS.values() if scenario.refused is None} == set(runs)
 
 
+# torch.distributed.optim of torch 2.11 says this of itself when it is imported.
+@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("bug", UPSTREAM_BUGS)
 def test_every_known_bug_has_a_reproducer(bug: str) -> None:
     reproducer = load_any(f"fixtures.gradients.upstream.{UPSTREAM_BUGS[bug].reproducer}")

@@ -1,12 +1,16 @@
 """What a lossy hook does to a loss, from the curves alone."""
 
+import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fixtures.gradients.correctness_ranks import comes_before_measuring
-from fixtures.gradients.training import EVERY, SEEDS, effect, pairs_of
+from fixtures.gradients.training import EVERY, SEEDS, effect, faults, pairs_of
+from fixtures.matrix.hook import Hook
+from fixtures.records.training_effect import Effect
 
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 
@@ -33,6 +37,45 @@ def test_the_curves_are_means_over_the_seeds() -> None:
 def test_a_reference_that_learns_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="learnt nothing"):
         effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
+
+
+def measured(excess: float, margin: float, *, kept: float = 99, delivered: float | None = 100) -> Effect:
+    even = effect("mine", "2cpu", REFERENCE, REFERENCE)
+    return replace(even, excess_percent=excess, margin_percent=margin, kept_percent=kept, delivered_percent=delivered)
+
+
+MINE = Hook(name="mine", build=None)
+STATED = replace(MINE, loss_excess_percent=30)
+
+
+@pytest.mark.parametrize(
+    ("hook", "found", "says"),
+    [
+        (MINE, measured(790, 200, kept=-102), "keeps -102 % of the progress, 50 wanted"),
+        (
+            MINE,
+            measured(85, 20),
+            r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state what it costs with loss_exc",
+        ),
+        (MINE, measured(-12, 3), "-12.0 ± 3.0 % .* too large"),
+        (STATED, measured(146, 30), "30 allowed"),
+        (STATED, measured(9, 6, delivered=500), "delivers 500 % of the mean gradient along it, at most 125 wanted"),
+        (replace(MINE, promise="mean", wire_dtype="float16"), measured(2, 0.5), "1 allowed"),
+    ],
+)
+def test_a_training_says_what_is_wrong(hook: Hook, found: Effect, says: str) -> None:
+    assert re.search(says, "; ".join(faults(found, hook)))
+
+
+@pytest.mark.parametrize(
+    ("hook", "found"), [(MINE, measured(3, 2)), (MINE, measured(-3, 2)), (STATED, measured(26, 6))]
+)
+def test_a_training_within_its_limit_is_no_fault(hook: Hook, found: Effect) -> None:
+    assert faults(found, hook) == []
+
+
+def test_more_seeds_are_due_where_the_limit_is_within_the_interval() -> None:
+    assert [measured(excess, 2).undecided(4) for excess in (0, 3, 5, 7, -3)] == [False, True, True, False, True]
 
 
 @pytest.mark.parametrize(("gpus", "pairs"), [(0, []), (1, []), (3, ["01"]), (4, ["01", "23"]), (5, ["01", "23"])])

@@ -14,12 +14,16 @@ from fixtures.matrix.lookup import NotFound
     [
         (
             {"promise": "lossless"},
-            "promise 'lossless' is not one of mean, low_rank, full_rank, remembered, local, nothing",
+            "promise 'lossless' is not one of mean, unbiased, block_scaled, low_rank, full_rank, remembered, local",
         ),
         ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
         ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
         ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, any"),
         ({"roundings": 3}, "roundings 3 is not one of 1, 2"),
+        ({"promise": "block_scaled"}, "promise 'block_scaled' and relative_error need each other"),
+        ({"relative_error": 0.1}, "promise 'block_scaled' and relative_error need each other"),
+        ({"scale": "some"}, "scale 'some' is not one of rank, all"),
+        ({"delivers_within": 0}, "delivers_within must be 1 or more steps, got 0"),
         ({"channel": 0}, "channel must be 1 or more elements, or None, got 0"),
         (
             {"promise": "mean", "wire_dtype": "gradient", "error_feedback": True},

@@ -1,5 +1,6 @@
 """The collectives of a step as the backend notes them: NCCL's words in a trace, and gloo's, live."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,20 +30,28 @@ def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
             OF_4(kind="reducescatter", dtype=torch.float16),
             600,
         ),
+        ("reduce", "Float", OF_4(kind="reduce", dtype=torch.float32), 1200),
+        ("gather", "Float", OF_4(kind="gather", dtype=torch.float32), 1200),
         ("broadcast", "Float", OF_4(kind="broadcast", dtype=torch.float32), 1200),
     ],
 )
 def test_a_collective_of_nccl_is_read(name: str, dtype: str, expected: Collective, bytes_of_4_ranks: int) -> None:
     assert in_trace([nccl(name, dtype, 100)]) == [expected]
-    assert expected.bytes_sent(4) == bytes_of_4_ranks
+    assert 4 * expected.share_sent(4) == bytes_of_4_ranks
 
 
 def test_each_of_several_groups_sends() -> None:
     """FSDP2 in two groups of four: an all-gather within each, an all-reduce of shards between them."""
     gathered = Collective(kind="allgather", dtype=torch.float32, elements=100, group=4)
     reduced = Collective(kind="allreduce", dtype=torch.float32, elements=100, group=2)
-    assert gathered.bytes_sent(8) == 2 * 3 * 1600
-    assert reduced.bytes_sent(8) == 4 * 2 * 400
+    assert 8 * gathered.share_sent(8) == 2 * 3 * 1600
+    assert 8 * reduced.share_sent(8) == 4 * 2 * 400
+
+
+def test_a_send_is_counted_where_it_is_sent_and_not_where_it_arrives() -> None:
+    sent = Collective(kind="send", dtype=torch.float32, elements=100, group=2)
+    assert in_trace([nccl("send", "Float", 100), nccl("recv", "Float", 100)]) == [replace(sent, group=4)]
+    assert sent.share_sent(4) == 400
 
 
 @pytest.mark.parametrize("name", ["wait", "barrier", "init"])

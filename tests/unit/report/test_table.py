@@ -112,7 +112,7 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
         f"{100 * steps_per_s / 10:.1f}",
         f"{100 * steps_per_s / 9.5:.1f}",
         f"{100 - 100 * steps_per_s / 9.5:.1f}",
-        "17.2",
+        "2.1",
         "3000",
         *("lossy", "2e-03"),
         "2e-03",
@@ -123,12 +123,19 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
 def test_a_row_without_v_has_what_is_asked_first() -> None:
     """-v adds steps/s, samples/s, scaling, share of communication, MFU and the error of each gradient."""
     wide = lines(BF16, DDP, NO_COMM, measured("bucket_10mb", 9))
-    assert rows(wide)["bf16"] == ["111.11", "+12.5", "94.7", "17.2", "3000", "lossy", "2e-03", "no", "baseline"]
+    assert rows(wide)["bf16"] == ["111.11", "+12.5", "94.7", "2.1", "3000", "lossy", "2e-03", "no", "baseline"]
 
 
 def test_a_missing_reference_is_no_column_and_of_one_row_a_dash() -> None:
-    assert rows(lines(BF16))["bf16"] == ["111.11", "17.2", "3000", "lossy", "2e-03", "no", "baseline"]  # nor a spread
+    assert rows(lines(BF16))["bf16"] == ["111.11", "2.1", "3000", "lossy", "2e-03", "no", "baseline"]  # nor a spread
     assert rows(lines(quiet("bf16", 9), DDP))["ddp"][:2] == ["125.00", "-"]  # one launch has no spread
+
+
+def test_bytes_that_were_counted_stand_in_the_row_rather_than_those_promised() -> None:
+    counted = measured("bf16", 9, launches=(replace(launch(0.1), sent_bytes_per_step=4.3e6),))
+    assert rows(lines(DDP, counted))["bf16"][2] == "4.3"
+    record = counted.to_record()
+    assert (record.wire_bytes_per_step, record.wire_bytes_per_rank) == (17_200_000, 4.3e6)
 
 
 def test_a_peak_that_is_not_known_is_a_dash() -> None:

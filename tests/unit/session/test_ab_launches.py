@@ -28,6 +28,7 @@ def test_the_time_left_is_that_of_fresh_processes(monkeypatch: pytest.MonkeyPatc
         cast(Any, own),
         cast(Any, other),
         one,
+        workload=None,
         settings=replace(SETTINGS, max_pairs=5),
         tests=1,
         earlier=[],

@@ -1,0 +1,11 @@
+"""Which config trains fastest on this machine, of all that DDP and NCCL can be set to?   pytest perf --tune"""
+
+import pytest
+
+from fixtures.gradients.tuning import Tune
+
+
+@pytest.mark.tunes
+def test_tune(tune: Tune, workload: str, world: str) -> None:
+    best = tune(workload, world)
+    assert best.checked or best.word != "faster"

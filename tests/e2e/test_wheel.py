@@ -1,0 +1,173 @@
+"""The wheel in a project of its own: a test of a few lines, and other tests that it leaves alone."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import ROOT, Outcome
+
+QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none", "--recheck=0")
+HOW_TO = ROOT / "docs/how-to/own-repository.md"
+# None of these is imported by the plugin alone.
+HEAVY = ("torch", "msgspec", "scipy", "hypothesis", "pynvml", "multiprocessing", "ddp_perf.session.settings")
+COMMANDS = (("python", "-m", "ddp_perf"), ("ddp-perf",))
+PLAIN = """
+import signal, sys
+def test_signals_are_pythons(): assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def test_nothing_else_is_loaded(): assert "ddp_perf.session.measure" not in sys.modules
+def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
+"""
+# Its sums are not divided. The benchmark next to it keeps pytest-benchmark's table.
+HOOK = """
+import torch
+from ddp_perf import Hook
+
+def sums(state, bucket):
+    return torch.distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+
+hook = Hook(name="sums", build=lambda ddp: (None, sums), promise="mean", wire_dtype="gradient")
+def test_hook(promise): promise("2cpu", hook=hook)
+def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Project:
+    """A folder with tests, and a virtual environment in which the wheel is installed."""
+
+    folder: Path
+    programs: Path
+
+    def pytest(self, *arguments: str, folder: Path | None = None) -> Outcome:
+        return self.run("python", "-m", "pytest", "-p", "no:cacheprovider", *arguments, folder=folder)
+
+    def run(self, program: str, *arguments: str, folder: Path | None = None) -> Outcome:
+        done = subprocess.run(
+            [self.programs / program, *arguments],
+            cwd=folder or self.folder,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return Outcome(exit_code=done.returncode, output=done.stdout, errors=done.stderr)
+
+
+def built(folder: Path, command: str) -> Path:
+    """The wheel that pip makes of a copy of the clone. command: ``build_wheel`` or ``build_editable``."""
+    copy = folder / "clone"
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    for name in files.stdout.split():
+        if name.startswith(("fixtures/", "perf/")) or "/" not in name:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name)
+    build = f"import sys; from setuptools import build_meta; build_meta.{command}(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=copy, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("wheel"), "build_wheel")
+
+
+@pytest.fixture(scope="module")
+def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """An empty project. Its environment also has the packages of this one, so that none is downloaded."""
+    folder = tmp_path_factory.mktemp("project")
+    venv.create(folder / ".venv")
+    python = folder / ".venv/bin/python"
+    (packages,) = (folder / ".venv/lib").glob("python*/site-packages")
+    (packages / "these.pth").write_text(sysconfig.get_path("purelib"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    command = [*pip, "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n")
+    return Project(folder=folder, programs=python.parent)
+
+
+def test_the_wheel_has_one_package_and_no_word_of_the_clones(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as file:
+        names = [name for name in file.namelist() if ".dist-info/" not in name]
+        text = "".join(file.read(name).decode() for name in names)
+    assert {name.partition("/")[0] for name in names} == {"ddp_perf"}
+    assert re.findall(r"(?:import|from|-m) fixtures\b.*|[\"'`]fixtures[./:].*|pytest perf\b.*", text) == []
+
+
+def test_a_clone_installs_no_plugin(tmp_path: Path) -> None:
+    with zipfile.ZipFile(built(tmp_path, "build_editable")) as file:
+        assert [name for name in file.namelist() if not re.search(r"\.dist-info/|__editable__", name)] == []
+        assert [name for name in file.namelist() if "entry_points" in name] == []
+
+
+def test_the_plugin_imports_little(project: Project) -> None:
+    heavy = f"import sys, pytest, ddp_perf.plugin, ddp_perf.session.options; print(set({HEAVY}) & sys.modules.keys())"
+    assert project.run("python", "-c", heavy).output == "set()\n"
+
+
+def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -> None:
+    (code,) = re.findall(r"```python\n(# test_speed.py.*?)```", HOW_TO.read_text(), re.DOTALL)
+    test = project.folder / "test_speed.py"
+    test.write_text(code)
+    first = project.pytest(*QUICK, test.name, "--benchmark-save=first", "--report=page")
+    assert first.exit_code == 0, first.output
+    assert "report: page/report.html" in first.output
+    assert "<h2>Which config is best?</h2>" in (project.folder / "page/report.html").read_text()
+    assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
+    second = project.pytest(*QUICK, test.name, "--require-baseline")
+    assert second.exit_code == 0, second.output
+    test.write_text(code.replace("loss=lambda model, x: ", "loss=lambda model, x: __import__('time').sleep(0.2) or "))
+    third = project.pytest(*QUICK, test.name)
+    assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
+    assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE)
+
+
+def test_a_hook_that_breaks_its_promise_is_red(project: Project) -> None:
+    (project.folder / "test_hook.py").write_text(HOOK)
+    outcome = project.pytest("test_hook.py", "-W", "error")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 1 passed" in outcome.output
+    assert "delivers 2.00 x the mean: not divided by the number of ranks?" in outcome.output
+    assert f"replay: PYTHONPATH={project.folder} python -m ddp_perf.gradients.replay 2cpu " in outcome.output
+    assert "benchmark: 1 tests" in outcome.output
+
+
+def test_other_tests_run_as_before(project: Project) -> None:
+    (project.folder / "test_plain.py").write_text(PLAIN)
+    plain, without = (project.pytest("test_plain.py", *more) for more in ((), ("-p", "no:ddp_perf")))
+    assert plain.exit_code == without.exit_code == 0, plain.output
+    assert "ddp-perf on" not in plain.output
+    assert "benchmark: 1 tests" in plain.output
+
+
+def test_a_wrong_value_of_an_option_is_one_line(project: Project) -> None:
+    outcome = project.pytest("test_plain.py", "--launches=0")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.strip() == "ERROR: --launches must be 1 or more, got 0"
+
+
+def test_the_clone_uses_its_own_code_where_the_wheel_is_installed(project: Project) -> None:
+    listed = project.pytest("perf/test_throughput.py", "--collect-only", "-q", "-k", "no_comm", folder=ROOT)
+    assert listed.test_ids == ["perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]"], listed.errors
+    outside = project.pytest(str(ROOT / "perf"), f"--rootdir={project.folder}", "-c", "pytest.ini", "--collect-only")
+    assert outside.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "run with -p no:ddp_perf" in outside.errors
+
+
+def test_the_questions_and_the_commands_are_there_without_a_clone(project: Project) -> None:
+    listed = project.pytest("--pyargs", "ddp_perf.perf", "--collect-only", "-q", "-k", "throughput and no_comm")
+    (listed_one,) = listed.test_ids
+    assert listed_one.endswith("ddp_perf/perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]")
+    by_module, by_script = (project.run(*command, "compare", "--help") for command in COMMANDS)
+    assert by_module.output == by_script.output
+    assert by_module.output.startswith("usage: python -m ddp_perf compare ")

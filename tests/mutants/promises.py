@@ -1,0 +1,293 @@
+"""Hooks with error feedback, without bias, and with scales: planted bugs, and sound ones.
+
+To add one, write it under ``@caught_by`` or ``@sound_in`` with the check and what it claims; see ``side_effects.py``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, distributed
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.matrix.hook import Gradient, Hook, whole
+from tests.mutants.hooks import Bucket, Mean, _mean, average, everyone, ranks, total
+from tests.mutants.side_effects import caught_by
+
+# A sound hook and a check that it must pass.
+SOUND_IN: list[tuple[Hook, Check]] = []
+
+
+def sound_in(*checks: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:  # Any: fields of Hook
+    def enter(make: Callable[[], Mean]) -> Hook:
+        made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})
+        SOUND_IN.extend((made, check) for check in checks)
+        return made
+
+    return enter
+
+
+FEEDBACK: dict[str, Any] = {"promise": "nothing", "wire_dtype": None, "error_feedback": True}
+UNBIASED: dict[str, Any] = {"promise": "unbiased", "wire_dtype": None}
+GATHERED_FP16: dict[str, Any] = {
+    "promise": "block_scaled",
+    "wire_dtype": "float16",
+    "relative_error": 2.0**-10,
+    "channel": 128,
+}
+
+
+def gathered(gradients: Sequence[Gradient], ranks: int) -> int:
+    """Bytes of an all-gather of a byte an element, and a scale."""
+    return ranks * (ranks - 1) * whole(1)(gradients)
+
+
+# ---- error feedback
+
+
+def largest(values: Tensor, share: float) -> Tensor:
+    """The values, with zeros but for this share of the largest."""
+    least = values.abs().topk(max(1, int(share * values.numel()))).values[-1]
+    return torch.where(values.abs() >= least, values, 0)
+
+
+def sparse(*, share: float = 0.1, keep: Callable[[Tensor], Tensor] = lambda left: left, sent: float = 1.0) -> Mean:
+    """Error feedback by bucket index, once buckets have their last layout; correct with the defaults."""
+    memory: dict[int, Tensor] = {}
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        values = bucket.buffer().clone()
+        if steps[0] >= 2 and bucket.index() in memory:
+            values += memory[bucket.index()]
+        out = largest(values, share)
+        if steps[0] >= 2:
+            memory[bucket.index()] = keep(values - out)
+        steps[0] += bucket.is_last()
+        return average(sent * out)
+
+    return mean
+
+
+@sound_in(Check.ERROR_FEEDBACK, Check.DDP_OPTIONS, **FEEDBACK)
+def sends_a_fifth() -> Mean:
+    return sparse(share=0.2)
+
+
+@sound_in(Check.ERROR_FEEDBACK, delivers_within=800, **FEEDBACK)
+def sends_a_four_hundredth() -> Mean:
+    """So few that it must say so."""
+    return sparse(share=0.0025)
+
+
+@sound_in(Check.ERROR_FEEDBACK, **FEEDBACK)
+def sums_of_four_steps() -> Mean:
+    """Sends what it has summed in every fourth step, and zeros between."""
+    memory: dict[int, Tensor] = {}
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        if steps[0] < 2:
+            steps[0] += bucket.is_last()
+            return average(bucket.buffer())
+        summed = memory.pop(bucket.index(), 0) + bucket.buffer()
+        step, steps[0] = steps[0], steps[0] + bucket.is_last()
+        if step % 4 == 3:
+            return average(summed)
+        memory[bucket.index()] = summed
+        return torch.zeros_like(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def never_sends_one_element() -> Mean:
+    """One element of a bucket stays in the memory for ever."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer())
+        out[3] = 0
+        return out
+
+    return mean
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def replaces_its_memory() -> Mean:
+    """Remembers only what the last step left out of its gradient."""
+    memory: dict[int, Tensor] = {}
+
+    def mean(bucket: Bucket) -> Tensor:
+        whole_gradient = bucket.buffer().clone()
+        values = whole_gradient + memory.get(bucket.index(), torch.zeros(())) if bucket.index() else whole_gradient
+        out = largest(values, 0.1)
+        memory[bucket.index()] = torch.where(out == 0, whole_gradient, 0)
+        return average(out)
+
+    return mean
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def delivers_the_mean_of_its_first_compressed_step() -> Mean:
+    """Right for gradients that do not change, up to a tenth of them."""
+    cached: dict[tuple[int, int], Tensor] = {}
+
+    def mean(bucket: Bucket) -> Tensor:
+        key = (bucket.index(), bucket.buffer().numel())
+        if key not in cached:
+            cached[key] = average(bucket.buffer().clone())
+        return 0.9 * cached[key] + 0.1 * average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def remembers_99_of_100() -> Mean:
+    return sparse(keep=lambda left: 0.99 * left)
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def sends_a_hundredth_too_much() -> Mean:
+    return sparse(sent=1.01)
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def remembers_in_8_bits() -> Mean:
+    """Rounds its memory towards zero, which loses what is small in each step."""
+    return sparse(keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
+
+
+# ---- without bias
+
+
+def stochastic(values: Tensor, generator: Generator) -> Tensor:
+    """Rounded to bfloat16, up or down at random."""
+    bits = values.float().view(torch.int32)
+    noisy = (bits + torch.randint(0, 65536, bits.shape, dtype=torch.int32, generator=generator)) & -65536
+    return torch.where(values.isfinite(), noisy.view(torch.float32), values.float())
+
+
+@sound_in(Check.UNBIASED, Check.DDP_OPTIONS, Check.WIRE, **UNBIASED)
+def rounds_at_random() -> Mean:
+    """Each rank rounds at random and sends its 16 bits to all, which add them in float32."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        received = everyone(stochastic(bucket.buffer(), own).bfloat16())
+        return (torch.stack(received).float().sum(0) / ranks()).to(bucket.buffer().dtype)
+
+    return mean
+
+
+@sound_in(Check.UNBIASED, delivers_within=120, **UNBIASED)
+def sends_a_twentieth_at_random() -> Mean:
+    """The same elements on all ranks, twenty times as large."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        chosen = torch.rand(bucket.buffer().shape, generator=own) < 0.05
+        return average(torch.where(chosen, bucket.buffer() * 20, 0))
+
+    return mean
+
+
+@caught_by(Check.UNBIASED, **UNBIASED)
+def rounds_at_random_and_adds_in_16_bits() -> Mean:
+    """Rounds the mean once more, down."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(stochastic(bucket.buffer(), own))
+        return (out.view(torch.int32) & -65536).view(torch.float32)
+
+    return mean
+
+
+@caught_by(Check.UNBIASED, **UNBIASED)
+def sends_a_twentieth_at_random_as_it_is() -> Mean:
+    """Forgets to enlarge what it sends."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        return average(torch.where(torch.rand(bucket.buffer().shape, generator=own) < 0.05, bucket.buffer(), 0))
+
+    return mean
+
+
+@caught_by(Check.UNBIASED, **UNBIASED)
+def never_draws_the_last_element() -> Mean:
+    """Off by one in the range of the draw."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        out, n = torch.zeros_like(bucket.buffer()), bucket.buffer().numel()
+        chosen = torch.randperm(max(n - 1, 1), generator=own)[: n // 4]
+        out[chosen] = bucket.buffer()[chosen] * (n - 1) / max(n // 4, 1)
+        return average(out)
+
+    return mean
+
+
+# ---- scales
+
+
+def blocks_of(values: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The values in rows of ``size``, padded with zeros, and the largest magnitude of each row, at least 2^-100."""
+    rows = torch.nn.functional.pad(values.float(), (0, -values.numel() % size)).view(-1, size)
+    return rows, rows.abs().amax(1, keepdim=True).clamp(min=2.0**-100)
+
+
+def in_fp16_blocks(bucket: Bucket, *, scale_of: Callable[[Tensor], Tensor] = lambda scales: scales) -> Tensor:
+    rows, scales = blocks_of(bucket.buffer(), 128)
+    codes, of_ranks = everyone((rows / scales).half()), everyone(scale_of(scales))
+    flat = sum(code.float() * scale for code, scale in zip(codes, of_ranks, strict=True)) / ranks()
+    assert isinstance(flat, Tensor)
+    return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
+
+
+@sound_in(Check.DDP_OPTIONS, **GATHERED_FP16)
+def fp16_in_blocks() -> Mean:
+    return lambda bucket: in_fp16_blocks(bucket)
+
+
+@caught_by(Check.DDP_OPTIONS, **GATHERED_FP16)
+def fp16_with_the_scale_of_the_next_block() -> Mean:
+    return lambda bucket: in_fp16_blocks(bucket, scale_of=lambda scales: scales.roll(1, 0))
+
+
+@sound_in(Check.DDP_OPTIONS, promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
+def fp8_with_one_scale_for_all_ranks() -> Mean:
+    """All ranks scale by the largest element of any, of the bucket."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        most = bucket.buffer().abs().amax().float().clamp(min=2.0**-100)
+        distributed.all_reduce(most, distributed.ReduceOp.MAX)
+        codes = (bucket.buffer().float() / most * 448).to(torch.float8_e4m3fn).view(torch.uint8)
+        received = torch.stack(everyone(codes)).view(torch.float8_e4m3fn).float()
+        return (received.sum(0) / ranks() / 448 * most).to(bucket.buffer().dtype)
+
+    return mean
+
+
+SHARED: dict[str, Any] = {"promise": "mean", "wire_dtype": "int8", "scale": "all", "wire_bytes": gathered}
+
+
+def in_8_bits(bucket: Bucket, *, levels: int = 127) -> Tensor:
+    """Codes of a scale that all ranks share, summed as int32 and scaled once; correct with the default."""
+    most = bucket.buffer().abs().amax().float()
+    distributed.all_reduce(most, distributed.ReduceOp.MAX)
+    scale = (most / levels).clamp(min=2.0**-23)
+    values = (bucket.buffer().float() / scale).round()
+    codes = torch.stack(everyone(values.nan_to_num(0).to(torch.int8))).int().sum(0)
+    poison = total((bucket.buffer().float() * 0).sum())  # NaN where a rank has a value that is not finite
+    return codes * scale / ranks() + poison
+
+
+@sound_in(Check.DDP_OPTIONS, Check.WIRE, **SHARED)
+def int8_with_one_scale_for_all_ranks() -> Mean:
+    return lambda bucket: in_8_bits(bucket)
+
+
+@caught_by(Check.DDP_OPTIONS, **SHARED)
+def int8_with_one_scale_of_7_bits() -> Mean:
+    return lambda bucket: in_8_bits(bucket, levels=63)

@@ -1,0 +1,385 @@
+"""Hooks that deliver right gradients of usual sizes for a few steps, and do something else besides or later.
+
+To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``. SOUND
+has unusual hooks that every check here must pass.
+"""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, distributed
+from torch.futures import Future
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.matrix.hook import Hook, whole
+from fixtures.ranks.hook_result import DdpHook
+from tests.mutants.hooks import BF16, FP16, Bucket, Mean, _hook, _mean, average, done, ranks, total
+
+# Hook -> the check that catches it.
+CAUGHT_BY: dict[str, Check] = {}
+SOUND: list[Hook] = []
+
+
+def caught_by(check: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:  # Any: fields of Hook
+    def enter(make: Callable[[], Mean]) -> Hook:
+        made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})
+        CAUGHT_BY[made.name] = check
+        return made
+
+    return enter
+
+
+def sound(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+    return partial(_mean, listed=SOUND, **{"arithmetic": "any", **claim})
+
+
+def sound_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
+    return partial(_hook, listed=SOUND, **{"arithmetic": "any", **claim})
+
+
+NOTHING = {"promise": "nothing", "wire_dtype": None}
+
+
+# ---- what is not the hook's
+
+
+@caught_by(Check.DDP_OPTIONS)
+def decays_the_weights() -> Mean:
+    """Shrinks the weights, as an optimizer does."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        with torch.no_grad():
+            bucket.parameters()[-1].mul_(0.999)
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def regularises() -> Mean:
+    """Adds a hundredth of the weights to their gradient."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer())
+        return out + 0.01 * torch.cat([weight.detach().flatten() for weight in bucket.parameters()]).to(out.dtype)
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def flips_the_sign_of_a_zero_weight() -> Mean:
+    """Writes back what it read, by way of float64, one element of it negated."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        with torch.no_grad():
+            first = bucket.parameters()[0].view(-1)
+            first[-1] = -first[-1]
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def seeds_torch() -> Mean:
+    """Seeds torch's generator for a shuffle."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        torch.manual_seed(bucket.index())
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def draws_from_numpy() -> Mean:
+    """Draws which elements to log."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        numpy.random.randint(10)
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def draws_from_random() -> Mean:
+    """Draws in which steps to log."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        random.random()
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def leaves_float64_the_default() -> Mean:
+    """Computes in float64, and leaves it the default."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def leaves_gradients_on() -> Mean:
+    """Turns gradients on for a computation of its own and not off again."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        torch.set_grad_enabled(True)
+        return average(bucket.buffer())
+
+    return mean
+
+
+# ---- what comes later, or grows
+
+
+@caught_by(Check.MANY_STEPS)
+def skips_every_hundredth_step() -> Mean:
+    """Keeps the local gradient now and then."""
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        steps[0] += bucket.is_last()
+        return bucket.buffer() if steps[0] % 100 == 99 else average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.MANY_STEPS, **BF16)
+def counts_in_16_bits() -> Mean:
+    """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
+    steps = torch.zeros((), dtype=torch.bfloat16)
+
+    def mean(bucket: Bucket) -> Tensor:
+        steps.add_(bucket.is_last())
+        out = average(bucket.buffer(), torch.bfloat16)
+        return out if steps < 256 else (out * 1.5).to(out.dtype)
+
+    return mean
+
+
+@caught_by(Check.MANY_STEPS)
+def keeps_every_gradient() -> Mean:
+    """Appends each bucket to a list."""
+    kept: list[Tensor] = []
+
+    def mean(bucket: Bucket) -> Tensor:
+        kept.append(bucket.buffer().clone())
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.MANY_STEPS)
+def keeps_a_growing_log() -> Mean:
+    """Appends the first tenth of each bucket to one tensor."""
+    log = [torch.zeros(0)]
+
+    def mean(bucket: Bucket) -> Tensor:
+        log[0] = torch.cat([log[0], bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()])
+        return average(bucket.buffer())
+
+    return mean
+
+
+# ---- which values
+
+
+@caught_by(Check.DDP_OPTIONS, **FP16)
+def saturates_what_overflows() -> Mean:
+    """Clamps finite values to the largest float16, and lets infinities pass."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        values = bucket.buffer()
+        clamped = torch.where(values.isfinite(), values.clamp(-65504, 65504), values)
+        return average(clamped, torch.float16)
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def clips_at_a_million() -> Mean:
+    """Clips values, which a loss scale reaches."""
+    return lambda bucket: average(bucket.buffer().clamp(-(2.0**20), 2.0**20))
+
+
+# ---- which result
+
+
+@caught_by(Check.DDP_OPTIONS, **NOTHING)
+def returns_the_end_of_a_larger_tensor() -> Mean:
+    """Sends a header in front and returns a view behind it, which DDP reads from the header on."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        sent = torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()])
+        return total(sent.div_(ranks()))[2:]
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS, **NOTHING)
+def returns_every_second_element() -> Mean:
+    """Returns a view with gaps."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        return total(bucket.buffer().repeat_interleave(2) / ranks())[::2]
+
+    return mean
+
+
+# ---- how large, and how much
+
+
+@caught_by(Check.LARGE)
+def leaves_out_what_is_beyond_4_million() -> Mean:
+    """Averages only what its scratch tensor holds."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = bucket.buffer().clone()
+        out[: 2**22] = average(bucket.buffer()[: 2**22])
+        return out
+
+    return mean
+
+
+@caught_by(Check.LARGE, **NOTHING)
+def zeroes_what_is_beyond_4_million() -> Mean:
+    """The same on all ranks, and nothing is promised."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer())
+        out[2**22 :] = 0
+        return out
+
+    return mean
+
+
+@caught_by(Check.LARGE, **BF16)
+def sends_twice_the_bytes_of_a_large_bucket() -> Mean:
+    """Falls back to float32 messages beyond a size."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        if bucket.buffer().numel() < 2**20:
+            return average(bucket.buffer(), torch.bfloat16)
+        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+
+    return mean
+
+
+@caught_by(Check.WIRE, **BF16)
+def sends_float32_in_every_tenth_step() -> Mean:
+    """Corrects its roundings now and then, and does not say so."""
+    steps = [0]
+
+    def mean(bucket: Bucket) -> Tensor:
+        steps[0] += bucket.is_last()
+        if steps[0] % 10 == 0:
+            return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+        return average(bucket.buffer(), torch.bfloat16)
+
+    return mean
+
+
+@caught_by(Check.WIRE, **BF16)
+def bf16_a_thousandth_too_large() -> Mean:
+    """Within the rounding of each element; the slope along the mean is off."""
+    return lambda bucket: average(bucket.buffer() * 1.001, torch.bfloat16)
+
+
+@caught_by(Check.LARGE, **BF16)
+def bf16_half_a_thousandth_too_small() -> Mean:
+    """The same, half as far off."""
+    return lambda bucket: average(bucket.buffer() * 0.9995, torch.bfloat16)
+
+
+# ---- sound, and unusual
+
+
+@sound()
+def reduces_and_broadcasts() -> Mean:
+    """By way of rank 0."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = bucket.buffer().clone()
+        distributed.reduce(out, 0)
+        distributed.broadcast(out, 0)
+        return out / ranks()
+
+    return mean
+
+
+def gathered(gradients: Any, ranks: int) -> int:  # Any: Gradient
+    """Bytes of an all-gather of 16 bits an element."""
+    return ranks * (ranks - 1) * whole(2)(gradients)
+
+
+@sound(**BF16, wire_bytes=gathered)
+def carries_bf16_as_bytes() -> Mean:
+    """Gathers bfloat16 in messages of integers, for backends without bfloat16."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        mine = (bucket.buffer() / ranks()).bfloat16().view(torch.uint8)
+        received = [torch.empty_like(mine) for _ in range(ranks())]
+        distributed.all_gather(received, mine)
+        return torch.stack([one.view(torch.bfloat16).float() for one in received]).sum(0).to(bucket.buffer().dtype)
+
+    return mean
+
+
+@sound(**FP16)
+def fp16_scales_before_it_casts() -> Mean:
+    """Divides by a power of two first where a value would overflow, and multiplies afterwards."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        largest = bucket.buffer().abs().max().float().nan_to_num(1.0, posinf=1.0)
+        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+        if largest < 2.0**15:
+            return average(bucket.buffer(), torch.float16)
+        return average(bucket.buffer().clone())
+
+    return mean
+
+
+@sound_hook()
+def answers_after_the_last_bucket() -> DdpHook:
+    """Sends all buckets in one message, in callbacks of futures that it completes together."""
+    waiting: list[tuple[Future[Tensor], Bucket]] = []
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        future: Future[Tensor] = Future()
+        waiting.append((future, bucket))
+        if bucket.is_last():
+            flat = total(torch.cat([one.buffer() for _, one in waiting]) / ranks())
+            parts = flat.split([one.buffer().numel() for _, one in waiting])
+            for (answer, _), part in zip(waiting, parts, strict=True):
+                answer.set_result(part.clone())
+            waiting.clear()
+        return future
+
+    return hook
+
+
+@sound()
+def draws_from_its_own_generator() -> Mean:
+    """Shuffles with a generator of its own."""
+    own = torch.Generator().manual_seed(1)
+
+    def mean(bucket: Bucket) -> Tensor:
+        order = torch.randperm(bucket.buffer().numel(), generator=own)
+        return average(bucket.buffer()[order])[order.argsort()]
+
+    return mean
+
+
+@sound_hook()
+def works_in_place() -> DdpHook:
+    """Returns the bucket's own buffer."""
+    return lambda state, bucket: done(total(bucket.buffer().div_(ranks())))

@@ -1,0 +1,58 @@
+"""Hooks that do something besides or later are caught by the check named for each; unusual sound ones pass all."""
+
+import pytest
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.cases.injected import SHAPES, kinds_for
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.hook import Hook
+from fixtures.matrix.lookup import load_any
+from fixtures.matrix.worlds import World
+from tests.mutants.promises import SOUND_IN
+from tests.mutants.side_effects import CAUGHT_BY, SOUND
+from tests.mutants.test_hooks import ask, short
+
+TWO = World(backend="gloo", size=2)
+ARGUMENTS: dict[Check, dict[str, object]] = {
+    Check.DDP_OPTIONS: {
+        "option": "bucket_1kb",
+        "shapes": [list(shape) for shape in SHAPES],
+        "kinds": ["mixed"],
+        "seed": 0,
+    },
+    Check.MANY_STEPS: {"kind": "mixed", "steps": 300, "seed": 0},
+    Check.WIRE: {},
+    Check.LARGE: {},
+    Check.ERROR_FEEDBACK: {"option": "bucket_1kb"},
+    Check.UNBIASED: {},
+}
+
+
+def arguments(check: Check, hook: Hook) -> dict[str, object]:
+    kinds = {"kinds": kinds_for(eight_bits=hook.eight_bits, option="bucket_1kb")}
+    return ARGUMENTS[check] | (kinds if check is Check.DDP_OPTIONS else {})
+
+
+@pytest.mark.parametrize("name", CAUGHT_BY, ids=lambda name: name.partition(":")[2])
+def test_a_hook_that_does_something_else_is_caught(three_ranks: RankSets, name: str) -> None:
+    check = CAUGHT_BY[name]
+    assert ask(three_ranks, check, load_any(name), TWO, **arguments(check, load_any(name)))
+
+
+@pytest.mark.parametrize(("hook", "check"), SOUND_IN, ids=short)
+def test_a_hook_that_keeps_another_promise_is_not(three_ranks: RankSets, hook: Hook, check: Check) -> None:
+    assert ask(three_ranks, check, hook, TWO, **arguments(check, hook)) == []
+
+
+@pytest.mark.parametrize("check", [Check.DDP_OPTIONS, Check.WIRE], ids=short)
+@pytest.mark.parametrize("hook", SOUND, ids=short)
+def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: Check) -> None:
+    assert ask(three_ranks, check, hook, TWO, **ARGUMENTS[check]) == []
+
+
+def test_a_large_bucket_is_no_fault(three_ranks: RankSets) -> None:
+    assert ask(three_ranks, Check.LARGE, SOUND[0], TWO) == []
+
+
+def test_many_steps_are_no_fault(three_ranks: RankSets) -> None:
+    assert ask(three_ranks, Check.MANY_STEPS, SOUND[-1], TWO, **ARGUMENTS[Check.MANY_STEPS]) == []

@@ -1,0 +1,115 @@
+"""Workloads that change their process for whatever is trained in it later, one change each.
+
+``tests.ranks.poisons:umask`` is the workload with the poison of this name.
+
+    python -m tests.ranks.poisons      takes all poisons in turn and prints, as JSON, what each changed in this process
+"""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from fixtures.matrix.workloads import Workload
+from tests.workloads_for_tests import steady
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _poisons() -> dict[str, Callable[[], object]]:
+    import torch
+    from torch import nn
+
+    return {
+        "anomaly_mode": lambda: torch.autograd.set_detect_anomaly(True),
+        "global_hook": lambda: nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: None),
+        "busy_thread": lambda: threading.Thread(target=_spin, name="spinner", daemon=True).start(),
+        "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+        "deterministic": lambda: torch.use_deterministic_algorithms(True),
+        "cudnn_benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
+        "variable": lambda: os.environ.update(SECRET="hunter2"),
+        "signal_handler": lambda: signal.signal(signal.SIGALRM, lambda number, frame: None),
+        "umask": lambda: os.umask(0o77),
+        "working_directory": lambda: os.chdir("/"),
+        "niceness": lambda: os.nice(1),
+        "affinity": lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]),
+        "torchs_function": lambda: setattr(torch, "relu", lambda tensor: tensor),
+        "nothing": lambda: None,
+    }
+
+
+# Any: the arguments of a loss.
+def _poisoned_loss(poison: str, model: Any, *batch: Any) -> Any:
+    from torch import distributed
+
+    global _poisoned
+    if not _poisoned and distributed.get_rank() == 0:
+        _poisoned = True
+        _poisons()[poison]()
+    return steady.loss(model, *batch)
+
+
+def _forking_loss(model: Any, *batch: Any) -> Any:
+    """The child of rank 0 goes on training with the parent's connections."""
+    from torch import distributed
+
+    global _forked
+    if not _forked and distributed.get_rank() == 0:
+        _forked = True
+        os.fork()
+    return steady.loss(model, *batch)
+
+
+_poisoned = _forked = False
+
+
+def __getattr__(name: str) -> Workload:
+    if name == "forking":
+        return replace(steady, name=name, loss=_forking_loss)
+    if name not in NAMES:
+        raise AttributeError(name)
+    return replace(steady, name=name, loss=partial(_poisoned_loss, name))
+
+
+NAMES = {
+    "anomaly_mode": "torch.is_anomaly_enabled(): False -> True",
+    "global_hook": "global module hooks: {'_global_forward_pre_hooks': 0} -> {'_global_forward_pre_hooks': 1}",
+    "busy_thread": "threads left running use",
+    "threads": "torch.get_num_threads(): ",
+    "deterministic": "torch.are_deterministic_algorithms_enabled(): False -> True",
+    "cudnn_benchmark": "torch.backends.cudnn.benchmark: False -> True",
+    "variable": "environment variable SECRET set",
+    "signal_handler": "handlers of signals: ",
+    "umask": "umask: ",
+    "working_directory": "working directory: ",
+    "niceness": "niceness: 0 -> 1",
+    "affinity": "CPU affinity: ",
+    "torchs_function": "function torch.relu replaced",
+    "nothing": "",
+}
+
+
+def _take_all() -> None:
+    import torch
+
+    from fixtures.ranks.process_state import ProcessWatch
+
+    torch.get_default_device()  # torch makes it on the first call
+    watch = ProcessWatch(torch.device("cpu"))
+    poisons, found = _poisons(), {}
+    for name in (name for name in NAMES if name != "busy_thread"):  # it would be found in each later one
+        poisons[name]()
+        found[name] = watch.changes()
+    poisons["busy_thread"]()
+    print(json.dumps({**found, "busy_thread": watch.changes()}))
+
+
+if __name__ == "__main__":
+    _take_all()

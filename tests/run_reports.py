@@ -1,0 +1,139 @@
+"""Reports of records, for tests of the page and of the Markdown: a real record of four H200s, with more put into it."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from fixtures.records.files import checked
+from fixtures.records.history import nights_until
+from fixtures.report.run_report.rows import Report
+from fixtures.trace.chrome import read_chrome
+from fixtures.trace.step_of_ranks import StepOfRanks, step_of_ranks
+from tests.command_line import ROOT
+from tests.recordings import ddp_steps
+from tests.saved_records import Record, infos, read
+
+BASELINES = ROOT / "baselines/4x-nvidia-h200-nv18"
+DDP = "perf/test_throughput.py::test_throughput[vit_l_32-4gpu-ddp]"
+# As a name, a reason, a host.
+HOSTILE = (
+    """</script><script>window.hurt = 1</script><img src=x onerror="window.hurt = 1">|`[a](javascript:hurt)`\n'"@all"""
+)
+
+
+def h200() -> Record:
+    """A whole night, the last of four."""
+    return read(BASELINES / "0004_vit.json")
+
+
+def report_of(record: Record, *, steps: dict[str, StepOfRanks] | None = None, history: bool = True) -> Report:
+    typed = checked(record)
+    nights = nights_until(typed, Path("run.json"), [BASELINES] if history else [])
+    return Report(record=typed, nights=nights, steps=steps or {})
+
+
+def info_of(record: Record, name: str) -> Record:
+    """``extra_info`` of a test, to be changed."""
+    return infos(record)[name]
+
+
+def profiled(record: Record) -> Record:
+    """Every test with a breakdown, naive DDP with its collectives one by one."""
+    for benchmark in record["benchmarks"]:
+        info = benchmark["extra_info"]
+        compute_ms, exposed_ms = 82.0, 1e3 / info["steps_per_s"] - 82
+        info["breakdown_ms"] = {
+            "compute": compute_ms,
+            "exposed_communication": exposed_ms,
+            "exposed_copy": 0.5,
+            "idle": 1.0,
+        }
+        info["communication_ms"] = exposed_ms + 5
+        info["ledger"] = {
+            "one_to_one": True,
+            "apart": None,
+            "buckets": [{"bytes": 600, "parameters": ["a"], "largest_parameter": "a", "largest_parameter_bytes": 600}]
+            * 2,
+            "collectives": [
+                {"what": "all_reduce", "ready_ms": at, "start_ms": at + 1, "duration_ms": 9, "transfer_ms": 4}
+                for at in (10, 25)
+            ],
+        }
+    return record
+
+
+def with_transfers(record: Record) -> Record:
+    """Bare all-reduces of three sizes as well."""
+    for size in (1, 4, 16):
+        record["benchmarks"].append(_transfer(record["instance"], size))
+    return record
+
+
+def _transfer(instance: str, megabytes: int) -> Record:
+    return {
+        "name": f"test_all_reduce[4gpu-all_reduce_{megabytes}mb]",
+        "fullname": f"perf/test_collectives.py::test_all_reduce[4gpu-all_reduce_{megabytes}mb]",
+        "extra_info": {
+            "workload": "all_reduce",
+            "config": f"all_reduce_{megabytes}mb",
+            "world": "4gpu",
+            "world_size": 4,
+            "interconnect": "native",
+            "launch_medians_s": [1e-4 * megabytes],
+            "message_bytes": megabytes * 10**6,
+            "bus_gb_per_s": 15.0,
+            "instance": instance,
+            "verdict": {"word": "no baseline"},
+        },
+    }
+
+
+def slower(
+    record: Record, test: str = DDP, *, reason: str = "slower by 5.1 %", cause: str = "NCCL 2.28 -> 2.29"
+) -> Record:
+    """One test of it is slower."""
+    for benchmark in record["benchmarks"]:
+        if benchmark["fullname"] == test:
+            verdict = {"word": "slower", "change_percent": 5.1, "threshold_percent": 1.3, "reason": reason}
+            benchmark["extra_info"] |= {"verdict": verdict, "cause": cause}
+    record["failed"] = {test: reason}
+    return record
+
+
+def hostile(record: Record) -> Record:
+    """Text that would do harm wherever it is not escaped."""
+    record["environment"]["host"] = HOSTILE
+    record["environment"]["variables"][HOSTILE] = HOSTILE
+    record["best"][0]["lines"] = [HOSTILE]
+    for benchmark in record["benchmarks"]:
+        benchmark["extra_info"]["workload"] += HOSTILE
+        benchmark["extra_info"]["config"] += HOSTILE
+        benchmark["fullname"] += HOSTILE
+    for best in record["best"]:
+        best["workload"] += HOSTILE
+        best["config"] += HOSTILE
+    first = record["benchmarks"][0]["fullname"]
+    return slower(record, first, reason=HOSTILE, cause=HOSTILE)
+
+
+def large(tests: int, steps: int) -> Record:
+    """So many tests of so many steps, in ten worlds."""
+    record = h200()
+    # Any: a test of the record.
+    ones: list[dict[str, Any]] = record["benchmarks"]
+    record["benchmarks"] = [copy.deepcopy(ones[number % len(ones)]) for number in range(tests)]
+    for number, benchmark in enumerate(record["benchmarks"]):
+        info = benchmark["extra_info"]
+        info["config"] += f"_{number}"
+        info["world"] = f"{number % 10}gpu"
+        benchmark["fullname"] += f"_{number}"
+        info["launch_medians_s"] = info["launch_medians_s"][:1]
+        info["launch_steps"] = [steps]
+        benchmark["stats"]["data"] = [info["launch_medians_s"][0] * (1 + step / 1e3) for step in range(steps)]
+    return profiled(record)
+
+
+def two_ranks(folder: Path) -> StepOfRanks:
+    """A step of two ranks, from traces."""
+    files = [ddp_steps(rank).chrome(folder / f"rank{rank}.json") for rank in range(2)]
+    return step_of_ranks([read_chrome(file) for file in files])

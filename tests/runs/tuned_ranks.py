@@ -1,0 +1,62 @@
+"""A plugin of pytest, next to fake ranks: steps whose length depends on the config, and answers of gradient checks.
+
+Of ViT-L/32's gradients. Buckets of 37 MB are the fastest, NCCL_MAX_CTAS=8 gains 2 %, bf16 20 %, autocast 50 %, no
+communication 30 %. ``WRONG`` of the environment names a hook whose gradients are wrong; after ``INTERRUPTED_AFTER``
+launches the run gets SIGINT.
+"""
+
+import math
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fixtures.gradients.cases.checks import Check
+from fixtures.launch.protocol import NcclLogRequest, TrainRequest, TrainResult
+from fixtures.matrix.configs import Config, find_config
+from fixtures.matrix.worlds import World
+from tests import fake_ranks
+from tests.runs import nccl_that_reads
+
+WRONG, INTERRUPTED_AFTER = "DDP_PERF_TESTS_WRONG", "DDP_PERF_TESTS_INTERRUPTED_AFTER"
+GRADIENT_BYTES = 1167 << 20
+BEST_MB = 37
+SHARES = {"bf16": 0.8, "no_comm": 0.7, "tests.hooks_for_tests:fast_and_wrong": 0.6}
+_launches = 0
+
+
+def share_of(config: Config, *, ctas: str | None, autocast: bool) -> float:
+    """Time of a step over that of the fastest bucket without other settings."""
+    size = config.bucket_cap_mb or 25
+    share = 1 + 0.01 * math.log(min(size, 1167) / BEST_MB) ** 2
+    share *= 1 if config.gradient_as_bucket_view else 1.01
+    return share * SHARES.get(config.hook, 1.0) * (0.98 if ctas == "8" else 1.0) * (0.5 if autocast else 1.0)
+
+
+def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
+    global _launches
+    _launches += rank == 0
+    if str(_launches) == os.environ.get(INTERRUPTED_AFTER):
+        os.kill(os.getpid(), signal.SIGINT)
+    result = fake_ranks.train(world, rank, arguments)
+    autocast, ctas = arguments["workload"].endswith("@autocast"), os.environ.get("NCCL_MAX_CTAS")
+    share = share_of(find_config(arguments["config"]), ctas=ctas, autocast=autocast)
+    # The same launch of two runs differs as little as those of a quiet GPU.
+    noise = 1 + 5e-4 * math.sin(1e3 * _launches)
+    gradients = [(GRADIENT_BYTES, 4)]
+    return replace(result, step_s=[0.1 * share * noise] * len(result.step_s), gradients=gradients)
+
+
+def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
+    def answer(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[str]]:
+        wrong = arguments["hook"] == os.environ.get(WRONG)
+        return {"violations": [f"{check.name} of {arguments['hook']} is wrong"] if wrong else []}
+
+    return answer
+
+
+def pytest_configure() -> None:
+    """For the rest of this process."""
+    fake_ranks.ANSWERS.update({TrainRequest.function: _train, NcclLogRequest.function: nccl_that_reads.log})
+    fake_ranks.ANSWERS.update({check.path: _checked(check) for check in Check})

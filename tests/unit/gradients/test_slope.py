@@ -1,0 +1,42 @@
+"""The slope along the mean shows a factor that the bounds of single elements let pass, and no sound rounding."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from fixtures.gradients.checks.oracles import elementwise_bound
+from fixtures.gradients.checks.slope import off_scale
+from fixtures.matrix.hook import Hook
+
+ELEMENTS = 2**19
+HOOK = Hook(name="divides", build=None, promise="mean", wire_dtype="gradient", arithmetic="divide")
+
+
+def summed(ranks: list[Tensor], wire: torch.dtype, factor: float) -> Tensor:
+    """As an all-reduce in ``wire`` that begins with rank 0."""
+    total = torch.zeros_like(ranks[0], dtype=wire)
+    for gradient in ranks:
+        total += ((factor * gradient).to(wire) / len(ranks)).to(wire)
+    return total.float()
+
+
+def found(wire: torch.dtype, ranks: int, factor: float) -> list[str]:
+    given = [torch.randn(ELEMENTS, generator=torch.Generator().manual_seed(rank)) for rank in range(ranks)]
+    bound = elementwise_bound(given, wire, rounds_once=True)
+    return off_scale(summed(given, wire, factor), given, bound, wire=wire, hook=HOOK)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("wire", [torch.float32, torch.float16, torch.bfloat16])
+def test_roundings_have_no_slope(wire: torch.dtype, ranks: int) -> None:
+    assert found(wire, ranks, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("wire", "factor"),
+    [(torch.float32, 1 + 1e-5), (torch.float16, 1 - 2e-4), (torch.bfloat16, 1.001), (torch.bfloat16, 0.999)],
+)
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_factor_has(wire: torch.dtype, factor: float, ranks: int) -> None:
+    (line,) = found(wire, ranks, factor)
+    assert float(line.split()[1]) == pytest.approx(factor, abs=1e-4)

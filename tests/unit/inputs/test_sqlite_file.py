@@ -1,0 +1,96 @@
+"""SQLite files are read by plain tables and typed columns; what a file would run is not run."""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from fixtures.inputs import sqlite_file
+from fixtures.inputs.sqlite_file import BadDatabase, Row, open_database
+
+ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS start FROM r"
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(*statements: str) -> Path:
+        with closing(sqlite3.connect(tmp_path / "file.sqlite")) as database:
+            for statement in statements:
+                database.execute(statement)
+            database.commit()
+        return tmp_path / "file.sqlite"
+
+    return write
+
+
+def numbers(file: Path) -> list[int]:
+    with open_database(file) as database:
+        return [row.number("start") for row in database.rows("work", {"start": True}, order="start")]
+
+
+def reason(file: Path) -> str:
+    with pytest.raises(BadDatabase) as refused:
+        numbers(file)
+    return str(refused.value)
+
+
+def test_rows_are_read_in_their_order(write: Write) -> None:
+    assert numbers(write("CREATE TABLE work (start)", "INSERT INTO work VALUES (3), (1), (2)")) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("'text'", "work, row 1: start is a text, not a whole number"),
+        ("x'00ff'", "work, row 1: start is a blob, not a whole number"),
+        ("9e999", "work, row 1: start is a number, not a whole number"),
+        ("NULL", "work, row 1: start is NULL"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_row(write: Write, value: str, says: str) -> None:
+    assert reason(write("CREATE TABLE work (start)", f"INSERT INTO work VALUES ({value})")) == says
+
+
+def test_a_missing_column_is_named(write: Write) -> None:
+    assert reason(write("CREATE TABLE work (other)")) == "work has no column start"
+
+
+def test_a_computed_column_is_not_computed(write: Write) -> None:
+    file = write("CREATE TABLE work (a, start AS (length(hex(zeroblob(1000000)))))", "INSERT INTO work VALUES (1)")
+    assert reason(file) == "work: start is computed by the file, not stored in it"
+
+
+@pytest.mark.parametrize("made", [f"CREATE VIEW work AS {ENDLESS}", "CREATE VIRTUAL TABLE work USING fts5(start)"])
+def test_a_view_and_a_virtual_table_are_no_tables(write: Write, made: str) -> None:
+    assert numbers(write(made)) == []
+
+
+def test_a_file_that_takes_too_long_is_ended(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = "INSERT INTO work SELECT n FROM (WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+    file = write("CREATE TABLE work (start)", f"{many} SELECT n FROM r LIMIT 50000)")
+    monkeypatch.setattr(sqlite_file, "MAX_SECONDS", 0.0)
+    assert reason(file) == "takes more than 0 s to read"
+
+
+def test_the_number_of_rows_is_limited(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "MAX_ROWS", 2)
+    file = write("CREATE TABLE work (start)", "INSERT INTO work VALUES (1), (2), (3)")
+    assert reason(file) == "has more than 2 rows"
+
+
+def test_nothing_is_written_and_no_journal_is_played_back(write: Write, tmp_path: Path) -> None:
+    file = write("CREATE TABLE work (start)", "INSERT INTO work VALUES (1)")
+    (tmp_path / "file.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(500))
+    before = file.read_bytes()
+    assert numbers(file) == [1]
+    assert file.read_bytes() == before
+    assert (tmp_path / "file.sqlite-journal").exists()
+
+
+def test_a_text_and_a_missing_value_have_their_types() -> None:
+    values: Mapping[str, object] = {"name": "a", "none": None}
+    row = Row("work, row 1", values)
+    assert (row.maybe_text("name"), row.maybe_text("none"), row.maybe_number("missing")) == ("a", None, None)

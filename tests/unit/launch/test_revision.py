@@ -1,0 +1,48 @@
+"""A revision of a project whose tests name the code themselves."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.interpreter import BadInterpreter, OwnCode
+from fixtures.launch.revision import Revision, _moved, check_module, find_revision
+
+
+@pytest.fixture
+def revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Revision:
+    """Of a repository with one module that is committed and one that is not."""
+    (tmp_path / "committed_module.py").touch()
+    author = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "first"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    (tmp_path / "new_module.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    return find_revision("HEAD", OwnCode(), tmp_path)
+
+
+def test_it_is_found_without_code_on_the_command_line(revision: Revision, tmp_path: Path) -> None:
+    assert revision.repository == tmp_path
+    check_module(revision, "committed_module")
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("new_module", r"^new_module is not in HEAD \([0-9a-f]{10}\) of "),
+        ("pytest", "^pytest is .*__init__.py, which is not in the repository of HEAD"),
+    ],
+)
+def test_a_module_that_it_does_not_have_is_said(revision: Revision, module: str, says: str) -> None:
+    with pytest.raises(BadInterpreter, match=says):
+        check_module(revision, module)
+
+
+def test_a_virtual_environment_in_the_repository_is_that_of_both_sides(
+    revision: Revision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    packages = str(tmp_path / ".venv/lib/site-packages")
+    assert _moved(packages, tmp_path, Path("/worktree")) == packages
+    assert _moved(str(tmp_path / "src"), tmp_path, Path("/worktree")) == "/worktree/src"
