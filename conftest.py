@@ -22,6 +22,7 @@ pytest_plugins = (
     "fixtures.session.settings",
     "fixtures.session.parametrization",
     "fixtures.session.on_request",
+    "fixtures.session.quick",
     "fixtures.session.references",
     "fixtures.session.launches",
     "fixtures.session.measure",

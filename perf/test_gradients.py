@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
 from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
-from fixtures.gradients.every_check import MANY
+from fixtures.gradients.every_check import MANY_STEPS
 from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
@@ -47,7 +47,7 @@ def test_gradients(
 def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_hook: str) -> None:
     skip_unless_it_runs(long_world, long_hook)
     kind, *_ = kinds_for(eight_bits=find_hook(long_hook).eight_bits)
-    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY, seed=0)
+    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY_STEPS, seed=0)
 
 
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:

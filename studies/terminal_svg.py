@@ -36,13 +36,14 @@ MEANINGS = {
     "gradients": "lossless: rounding only. lossy: with the relative L2 error of a step. limit: nothing is sent.",
     "gradient error": "Relative L2 error of one step's gradient against the exact mean over the ranks.",
     "loss %": "Loss of a small problem trained with this hook, against no compression. Needs test_training.py.",
-    "verdict": "Against the baselines of this kind of machine. The change is of the step time: + is slower.",
+    "verdict": "Against the baselines of this kind of machine, with how much slower or faster a step is.",
 }
 _CHARACTER_PX, _LINE_PX, _FONT_PX = 7.4, 17.0, 12.3
 _MARGIN_PX, _HEAD_PX, _BADGE_PX = 22.0, 34.0, 30.0
 _NOTE_CHARACTERS, _NOTE_LINE_PX, _NOTES_A_ROW = 46, 16.0, 2
 _MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
+_BOLD = ("$", "best ", "verdict: ", "disturbed: ", "next: ")
 _COLOURS = {"lossless": "#7ee787", "lossy": "#ffa657", "limit": "#79c0ff", "wrong": "#ff7b72", "slower": "#ff7b72"}
 
 
@@ -127,7 +128,7 @@ def _broken(line: str, width: int) -> list[str]:
 def _line(line: str, y: float, *, in_header: bool) -> list[str]:
     """One line of the terminal. Each run of characters without two spaces is placed by itself, so that columns stay
     aligned whatever font the reader has."""
-    weight = ' font-weight="bold"' if in_header or line.startswith(("$", "best ")) else ""
+    weight = ' font-weight="bold"' if in_header or line.startswith(_BOLD) else ""
     texts = []
     for match in re.finditer(r"\S+(?: \S+)*", line):
         word = match.group()

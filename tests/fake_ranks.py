@@ -20,6 +20,8 @@ from fixtures.launch.protocol import (
     CanaryResult,
     NcclChoicesRequest,
     NcclLogRequest,
+    PreflightRequest,
+    PreflightResult,
     SmallProblemRequest,
     SmallProblemResult,
     SoftwareRequest,
@@ -199,6 +201,11 @@ def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallPro
     return SmallProblemResult(losses=[1 / (1 + step) for step in range(0, asked.steps + 1, asked.every)])
 
 
+def _preflight(workload: str) -> PreflightResult:
+    unused = ["experts.1.weight"] if workload.endswith(":left_out") else []
+    return PreflightResult(unused=unused, parameters=4, batch="float32 (2, 64)")
+
+
 # Function -> its answer.
 ANSWERS: dict[str, Answer] = {
     TrainRequest.function: train,
@@ -209,6 +216,7 @@ ANSWERS: dict[str, Answer] = {
     CanaryRequest.function: _time_canaries,
     SoftwareRequest.function: _describe,
     SmallProblemRequest.function: _train_small,
+    PreflightRequest.function: lambda world, rank, arguments: _preflight(arguments["workload"]),
 }
 
 

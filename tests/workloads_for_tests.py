@@ -80,6 +80,12 @@ def _sample() -> "tuple[Tensor, ...]":
     return (torch.ones(64),)
 
 
+def _half_a_sample() -> "tuple[Tensor, ...]":
+    import torch
+
+    return (torch.ones(32),)
+
+
 def _random() -> "tuple[Tensor, ...]":
     import torch
 
@@ -218,4 +224,5 @@ slow = replace(steady, name="slow", loss=_slow_loss)
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
+misshapen = replace(steady, name="misshapen", sample=_half_a_sample)
 no_workload = "steady"

@@ -227,6 +227,7 @@ def five_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         tmp_path_factory.mktemp("baselines"),
         *("perf/test_scaling.py", "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-bf16]"),
         *QUICK,
+        variables={"COLUMNS": "100"},
     )
 
 

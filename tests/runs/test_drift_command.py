@@ -38,7 +38,8 @@ def test_a_step_has_its_night_size_and_what_was_another_then(looked_at: Outcome,
         "    2026-09-26: torch 2.14.0 -> 2.15.0",
     ]
     (row,) = (line for line in lines if line.startswith("test_throughput["))
-    test, percent, low, high, before, after, p, *when = row.split()
+    test, percent, direction, low, _, high, before, after, p, *when = row.split()
+    assert direction == "slower"
     assert test == "test_throughput[vit_l_32-8gpu-ddp]"
     assert 4 < float(low) < float(percent) < float(high) < 6
     assert float(before) == pytest.approx(10, rel=0.01)

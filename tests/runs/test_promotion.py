@@ -23,7 +23,7 @@ import pytest
 from fixtures.__main__ import main
 from fixtures.records.baselines import BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
-from fixtures.stats.change_words import change_in_words
+from fixtures.stats.change_words import change_in_words, in_column
 from tests.command_line import QUICK, ROOT, Outcome, run
 from tests.forked import command
 from tests.forked import perf as pytest_perf
@@ -103,7 +103,14 @@ def test_what_would_change_is_shown_and_written(storage: Path, tonight: Path) ->
     )
     (row,) = re.findall(r"^test_scaling\[steady-1cpu-single\] +(.*)$", outcome.output, re.MULTILINE)
     change = 100 * (then["steps_per_s"] / now["steps_per_s"] - 1)
-    expected = [f"{then['steps_per_s']:.3f}", f"{now['steps_per_s']:.3f}", change_in_words(change), "100.0", "1", "ok"]
+    expected = [
+        f"{then['steps_per_s']:.3f}",
+        f"{now['steps_per_s']:.3f}",
+        in_column(change_in_words(change)),
+        "100.0",
+        "1",
+        "ok",
+    ]
     assert row.split() == " ".join(expected).split()
     assert f"saved {storage / 'rack-7/0002_tonight.json'}" in outcome.output
     written = json.loads((storage / "rack-7/0002_tonight.json").read_text())

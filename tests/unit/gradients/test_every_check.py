@@ -19,10 +19,14 @@ def test_a_hook_is_checked_under_every_option_that_torch_has() -> None:
     assert asked(MEAN, Check.DDP_OPTIONS) == options
 
 
-def test_bytes_and_each_scenario_under_an_option_are_checked_once() -> None:
+def test_each_scenario_is_checked_once_under_each_of_its_options() -> None:
     scenarios = list(zip(asked(MEAN, Check.SCENARIO, "scenario"), asked(MEAN, Check.SCENARIO), strict=True))
-    assert len(scenarios) == len(set(scenarios)) > 10
-    assert asked(MEAN, Check.WIRE, "hook") == [MEAN]
+    assert len(scenarios) == len(set(scenarios)) > 20
+
+
+def test_bytes_many_steps_and_a_large_bucket_are_checked_once() -> None:
+    for check in (Check.WIRE, Check.MANY_STEPS, Check.LARGE):
+        assert asked(MEAN, check, "hook") == [MEAN]
 
 
 def test_error_feedback_is_checked_where_a_hook_has_it() -> None:

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.report.coloured import Colour
 from fixtures.report.columns import Column, legend, table
 from fixtures.report.paragraphs import WIDTH, packed, wrapped
 
@@ -70,6 +71,29 @@ def test_rows_with_the_same_note_share_its_line() -> None:
     assert table([NAME, NOTE], rows)[-1] == "all: throttled"
     more: list[dict[str, object]] = [*rows, {"name": "c"}]
     assert table([NAME, NOTE], more)[-1] == "a, b: throttled"
+
+
+def test_a_long_name_is_wrapped_between_its_words() -> None:
+    name = "-".join(["graph", "int8_all_to_all_compiled", "bucket_25mb", "x" * 60, "end"])
+    rows: list[dict[str, object]] = [{"name": name}]
+    lines = table([NAME, wide(30, "always")], rows)
+    assert [line.split()[0] for line in lines[2:]] == ["graph-int8_all_to_all_compiled-bucket_25mb-", f"{'x' * 60}-end"]
+
+
+def test_a_wide_terminal_shows_what_v_shows() -> None:
+    columns = [NAME, wide(90, "if it fits"), wide(40, "with -v")]
+    assert len(table(columns, ROWS, width=160)[0].split()) == 3
+    assert len(table(columns, ROWS, width=130)[0].split()) == 2
+    assert len(table(columns, ROWS, width=80)[0].split()) == 1
+
+
+def test_rows_have_the_colour_of_their_verdict_and_the_header_none() -> None:
+    def colour(row: dict[str, object]) -> Colour:
+        return "red" if row["name"] == "bf16" else ""
+
+    columns: list[Column[dict[str, object]]] = [NAME]
+    lines = table(columns, ROWS, colour=colour)
+    assert [getattr(line, "colour", "") for line in lines] == ["", "", "", "red"]
 
 
 def test_a_name_that_is_too_long_is_wrapped_in_its_column() -> None:

@@ -12,6 +12,7 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
+from fixtures.report.coloured import Coloured
 from fixtures.report.recording import recording_command
 from fixtures.report.table import report_lines, sensitivity_lines
 from fixtures.session.comparison import Comparison, comparisons
@@ -194,6 +195,16 @@ def test_configs_stand_in_the_order_in_which_they_are_listed() -> None:
     assert list(rows(table)) == ["ddp", "bf16", "no_comm", "bucket_10mb"]
 
 
+def test_what_is_slower_or_wrong_comes_first_and_in_red() -> None:
+    run = Run(settings=SETTINGS)
+    for one, history_s in ((DDP, [[0.125]]), (NO_COMM, []), (BF16, [[0.1]])):
+        run.measured[one.config.name] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+    coloured = [line for line in report_lines(run) if isinstance(line, Coloured)]
+    assert [(line.split()[0], line.colour) for line in coloured] == [("bf16", "red")]
+    _, _, _, _, _, *configs = report_lines(run)
+    assert [line.split()[0] for line in configs[:3]] == ["bf16", "ddp", "no_comm"]
+
+
 def test_nothing_judged_is_no_table() -> None:
     assert report_lines(Run(settings=SETTINGS)) == []
 
@@ -207,7 +218,7 @@ def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attent
     assert shown[0].endswith("slower 25.0 %")
 
 
-UNKNOWN_LOSS = "its effect on the loss is not measured (perf/test_training.py)"
+UNKNOWN_LOSS = "effect on the loss not measured (perf/test_training.py)"
 
 
 def best(*measurements: Measurement) -> list[str]:
@@ -228,10 +239,11 @@ def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> N
     slower = [quiet("powersgd_rank1", 8.5), quiet("ddp_default", 7), quiet("no_comm", 9.5)]
     assert best(quiet("ddp", 8), quiet("bf16", 9), quiet("static_graph", 8.8), *slower) == [
         "",
-        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the limit",
+        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the speed without communication",
         *(f"    {line}" for line in CONFIGS["static_graph"].lines()),
         "",
-        f"best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the limit; {UNKNOWN_LOSS}",
+        "best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the speed without communication; "
+        f"{UNKNOWN_LOSS}",
         *(f"    {line}" for line in CONFIGS["bf16"].lines()),
     ]
 
@@ -365,7 +377,7 @@ def test_a_wrong_hook_is_neither_best_nor_a_sign_of_a_disturbed_machine() -> Non
     wrong = replace(quiet("bf16", 20), wrong=True)
     assert [
         line for line in best(quiet("no_comm", 9), quiet("ddp", 8), wrong) if line.startswith(("best", "dist"))
-    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the limit"]
+    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the speed without communication"]
 
 
 # The command to type

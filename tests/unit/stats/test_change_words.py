@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.stats.change_words import change_in_words, interval_in_words, verdict_in_words
+from fixtures.stats.change_words import change_in_words, in_column, interval_in_words, verdict_in_words
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,18 @@ def test_a_change_has_a_direction_and_no_sign(percent: float | None, words: str)
 )
 def test_an_interval_has_a_direction_at_each_end_that_needs_one(interval: tuple[float, float], words: str) -> None:
     assert interval_in_words(*interval) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        ("1.20 % slower", "1.20 slower"),
+        ("1.20 to 3.40 % slower", "1.20 to 3.40"),
+        ("0.50 % faster to 3.40 % slower", "0.50 faster to 3.40 slower"),
+    ],
+)
+def test_a_column_of_percentages_repeats_no_sign(words: str, column: str) -> None:
+    assert in_column(words) == column
 
 
 @pytest.mark.parametrize(

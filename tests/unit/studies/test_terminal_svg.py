@@ -34,7 +34,7 @@ def test_a_column_without_a_meaning_is_named() -> None:
 
 
 def test_a_column_that_the_output_lacks_is_named() -> None:
-    with pytest.raises(ValueError, match="the output has no column 'spread %'"):
+    with pytest.raises(ValueError, match="the output has no column 'gain vs ddp %'"):
         columns(["config    ms/step", "--------  -------"])
 
 

@@ -1,0 +1,46 @@
+"""The preflight of a workload in live ranks: a mistake is shown by the user's own frames, once for all ranks."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import PreflightRequest
+from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.session.preflight import unfit
+from tests import workloads_for_tests
+
+TWO = parse_world("2cpu")
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[RankSet]:
+    with closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets:
+        yield sets.of(INTERCONNECTS["native"])[0]
+
+
+def request(workload: str) -> PreflightRequest:
+    return PreflightRequest(workload=f"tests.workloads_for_tests:{workload}", world=TWO.name)
+
+
+def test_parameters_without_a_gradient_are_named(ranks: RankSet) -> None:
+    first, second = ranks.ask(TWO, request("left_out"), doing="preflight")
+    assert (first.parameters, len(first.unused)) == (6, 4)
+    assert first.unused != second.unused  # each rank uses an expert of its own
+
+
+def test_a_wrong_shape_shows_the_users_frames_alone_and_once(ranks: RankSet) -> None:
+    with pytest.raises(RankFailure) as failed:
+        ranks.ask(TWO, request("misshapen"), doing="preflight")
+    text = str(failed.value)
+    assert text.count("Traceback") == 1
+    assert text.count("also rank 1, in the same way") == 1
+    assert ("workloads_for_tests.py" in text, "fixtures/ranks" in text, "torch/nn" in text) == (True, False, False)
+    mistake = unfit(workloads_for_tests.misshapen, failed.value.faults[0])
+    assert "shapes cannot be multiplied" in str(mistake)
+    assert "workloads_for_tests.py, line " in str(mistake)
+    assert mistake.details.endswith("the batch: float32 (2, 32)")

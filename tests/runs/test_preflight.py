@@ -1,0 +1,23 @@
+"""A mistake in a user's workload ends the run before anything is measured, with one line."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import QUICK
+from tests.forked import perf as pytest_perf
+
+OWN = "--workload=tests.workloads_for_tests"
+
+
+def test_parameters_without_a_gradient_end_the_run_with_what_to_set(tmp_path: Path) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "-k", "throughput and 2cpu", f"{OWN}:left_out", *QUICK)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.output.count("1 of 4 parameters got no gradient on rank 0 (experts.1.weight): set ") == 1
+    assert "Workload(find_unused_parameters=True)" in outcome.output
+    assert "ms/step" not in outcome.output
+
+
+def test_without_ddp_no_parameter_needs_a_gradient(tmp_path: Path) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "-k", "scaling and single", f"{OWN}:left_out", *QUICK)
+    assert outcome.exit_code == 0, outcome.output

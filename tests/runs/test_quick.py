@@ -1,0 +1,60 @@
+"""--quick: a first answer from a few configs, not judged; -q: the table and the closing block alone."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fixtures.matrix.configs import QUICK
+from tests.command_line import Outcome
+from tests.forked import perf as pytest_perf
+
+STEADY = "--workload=tests.workloads_for_tests:steady"
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return pytest_perf(tmp_path_factory.mktemp("storage"), "perf", "--quick", STEADY)
+
+
+def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothing(quick: Outcome) -> None:
+    assert quick.exit_code == 0, quick.output
+    assert f"{len(QUICK)} passed" in quick.output
+    assert "; 2 launches of 6 + up to 8 steps; " in quick.output
+    assert "verdict: none, a quick run is not judged (2 launches of up to 8 steps)\n" in quick.output
+    assert "no baseline" not in quick.output
+
+
+def test_its_next_command_is_the_full_run(quick: Outcome) -> None:
+    assert re.search(r"^next: the full run: .*pytest .* perf .*--benchmark-save=NAME$", quick.output, re.MULTILINE)
+    assert "--quick" not in quick.output
+
+
+@pytest.mark.parametrize("with_", ["--benchmark-save=x", "--benchmark-autosave", "--require-baseline"])
+def test_it_records_and_requires_no_baseline(tmp_path: Path, with_: str) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "--quick", with_)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.startswith(f"ERROR: --quick measures too briefly for {with_.partition('=')[0]}")
+
+
+def test_what_k_selects_is_measured_briefly_and_nothing_but_speed(tmp_path: Path) -> None:
+    listed = pytest_perf(tmp_path, "perf", "--quick", "-k", "powersgd_rank4", "--collect-only", "-q", STEADY)
+    assert listed.test_ids == ["perf/test_throughput.py::test_throughput[steady-2cpu-powersgd_rank4]"]
+
+
+def test_with_full_launches_it_is_judged(tmp_path: Path) -> None:
+    full = ("--launches=3", "--steps=20", "--warmup=10")
+    outcome = pytest_perf(tmp_path, "perf", "--quick", *full, STEADY)
+    assert f"verdict: {len(QUICK)} without a baseline" in outcome.output
+
+
+def test_q_leaves_the_table_and_the_closing_block(tmp_path: Path) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "--quick", "-q", STEADY)
+    dots, *lines = outcome.output.splitlines()
+    heading, title, *rest = filter(None, lines)
+    assert re.match(r"\.{10} +\[100%\]$", dots)
+    assert "ddp-perf on" in heading
+    assert title.startswith("steady, 1cpu")
+    assert "in short" in outcome.output
+    assert "gradients: of lossy ones" not in outcome.output
+    assert len(rest) < 40
