@@ -171,7 +171,7 @@ def test_what_copies_between_host_and_device_needs_a_gpu() -> None:
     assert reason == "feed_prefetch copies between host and device, 2cpu has no GPU"
 
 
-@pytest.mark.parametrize("name", BY_DEFAULT)
+@pytest.mark.parametrize("name", sorted(BY_DEFAULT))
 def test_every_config_of_the_matrix_can_be_measured_on_one_device(name: str) -> None:
     assert CONFIGS[name].why_not(World(backend="nccl", size=1), warmup=10) is None
 
