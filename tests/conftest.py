@@ -1,5 +1,6 @@
 """Layers of tests by folder, and live ranks that several test files use."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     alone = hasattr(config, "workerinput")  # one of the two processes
     if all_of_them and not alone and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
         option.dist, option.tx = "loadgroup", ["popen"] * 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Runs of pytest that tests start are on their own: pytest-benchmark measures nothing in a worker of xdist."""
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+        del os.environ[name]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
