@@ -42,12 +42,13 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow by its folder; slow tests run in one process."""
     for item in items:
         if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
             item.add_marker("slow")
-            item.add_marker(pytest.mark.xdist_group("starts processes"))
+            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 @pytest.fixture(scope="session")
