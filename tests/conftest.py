@@ -1,6 +1,5 @@
 """Layers of tests by folder, and live ranks that several test files use."""
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,34 +20,12 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 SLOW = ("e2e", "mutants", "ranks", "studies")
 
 
-# Whole runs of `pytest tests` use two processes: one runs the tests that start processes, one after the other, because
-# they share the machine's lock and its cores; the other runs the rest.
-_HERE = Path(__file__).parent
-
-
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Distribute the tests where all of them run."""
-    option = config.option
-    chosen = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst")
-    all_of_them = _HERE in [Path(argument).resolve() for argument in config.args]
-    alone = hasattr(config, "workerinput")  # one of the two processes
-    if all_of_them and not alone and hasattr(option, "tx") and not any(getattr(option, name, None) for name in chosen):
-        option.dist, option.tx = "loadgroup", ["popen"] * 2
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Runs of pytest that tests start are on their own: pytest-benchmark measures nothing in a worker of xdist."""
-    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
-        del os.environ[name]
-
-
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by its folder; slow tests run in one process."""
+    """Mark what is slow by its folder."""
+    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
             item.add_marker("slow")
-            item.add_marker(pytest.mark.xdist_group("processes"))
 
 
 @pytest.fixture(scope="session")
