@@ -19,7 +19,7 @@ def documented(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str,
     some = "bucket_1kb or gradients_wire or group or float"
     outcome = pytest_perf(
         folder,
-        *("perf", *QUICK, "--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
+        *("perf", "-v", *QUICK, "--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
         *("-k", f"my_int8 and not any_shape and ({some} or not test_gradients)"),
         variables={"PYTHONPATH": str(folder)},
     )
