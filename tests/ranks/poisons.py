@@ -89,7 +89,7 @@ NAMES = {
     "signal_handler": "handlers of signals: ",
     "umask": "umask: ",
     "working_directory": "working directory: ",
-    "niceness": "niceness: 0 -> 1",
+    "niceness": "niceness: ",
     "affinity": "CPU affinity: ",
     "torchs_function": "function torch.relu replaced",
     "nothing": "",
