@@ -24,5 +24,5 @@ def test_without_torchrun_or_on_one_machine_there_is_none(environ: dict[str, str
 
 
 def test_one_pytest_a_machine_starts_the_ranks() -> None:
-    with pytest.raises(BadMachines, match="torchrun started 8 pytest on this machine.*--nproc-per-node 1"):
+    with pytest.raises(BadMachines, match=r"torchrun started 8 pytest on this machine.*--nproc-per-node 1"):
         place_of({**SECOND, "LOCAL_WORLD_SIZE": "8"})
