@@ -34,10 +34,14 @@ NOT_RUN = {
     "pip wheel": "tests/e2e/test_wheel.py",
     "pip install dist/": "tests/e2e/test_wheel.py",
     "docker": "needs docker and GPUs",
+    "torchrun": "tests/e2e/test_machines.py",
+    "head=": "a Slurm job: tests/e2e/test_slurm.py",
+    "srun": "the same",
     "nsys": "needs Nsight Systems; the pytest in it is run",
     "python -m studies.calibration": "minutes of simulation, or of training on GPUs: tests/studies, tests/unit/studies",
     "python -m studies.window_simulation": "the same",
     "python -m studies.drift_simulation": "the same",
+    "python -m studies.machines": "minutes, with namespaces: tests/e2e/test_machines.py",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
