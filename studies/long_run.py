@@ -575,7 +575,10 @@ def main(arguments: list[str]) -> int:
         inside = ("unshare", "--mount", *user, sys.executable, "-m", "studies.long_run", *arguments)
         os.execvpe("unshare", inside, {**os.environ, _INSIDE: "1"})
     _mount(Path("/dev/shm"), 500_000_000)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Runs inherit an ignored signal, as a background job or nohup has it, but no handler.
+    for stopping in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stopping, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
     options.report.mkdir(parents=True, exist_ok=True)
     facts = {"torch": version("torch"), "Python": sys.version.split()[0], "cores": str(os.cpu_count())}
     began, code = time.monotonic(), 0
