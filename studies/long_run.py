@@ -557,8 +557,11 @@ def make_baselines(storage: Path, folder: Path) -> None:
             *(f"--benchmark-save=base{number}", "--false-alarms=0.001"),
             *(f"--workload={MODULE}:{name}" for name in tests),
         )
-        if run.process.wait(_DEADLINE_S):
-            sys.exit(f"no baseline:\n{run.said}")
+        try:
+            if run.process.wait(_DEADLINE_S):
+                sys.exit(f"no baseline:\n{run.said}")
+        finally:
+            reaper.end(run.processes)
     run.clear()
 
 
