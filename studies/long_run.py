@@ -6,8 +6,8 @@
 Each run trains healthy workloads and, between them, workloads of ``studies.faulty_workloads``. Most runs have a
 disturbance from outside as well (``DISTURBANCES``): a signal, a killed rank, a full TMPDIR, a damaged record.
 Checked after each run: every fault is reported in the words of its kind and fails its own test alone; healthy tests
-pass, so none is called slower; no process, file or shared memory is left. Healthy tests that follow a fault are
-compared with those in runs without one. DIR gets report.md and report.json, rewritten after each run, also on Ctrl-C,
+pass; no process, file or shared memory is left. Healthy tests that follow a fault are compared with those in runs
+without one: their step times, and how often they are called slower, which other users of the machine can cause too. DIR gets report.md and report.json, rewritten after each run, also on Ctrl-C,
 and the output of each run with a finding. Needs unshare and mount (util-linux), for a TMPDIR and a /dev/shm of its own.
 """
 
@@ -386,7 +386,7 @@ def _check(done: Done, said: str, saved: set[Path]) -> None:
     plan, kind = done.plan, done.plan.disturbance
     find = done.findings.append
     done.findings += [f"the output has {never!r}" for never in _NEVER if never in said]
-    if saved and done.exit_code != 0:
+    if saved and done.exit_code not in (0, 1):
         find(f"a run that ended with {done.exit_code} saved a baseline")
     if done.disturbed and kind in _KILLING:
         return
@@ -434,9 +434,9 @@ def _check_test(done: Done, test: str, said: str, more: re.Pattern[str]) -> int:
     if done.disturbed and message and more.search(message):
         return 1
     if pattern is None and message:
-        slower = done.words.get(test) == "slower"
-        if not (slower and done.plan.disturbance == "damaged record"):
-            done.findings.append(f"{test}: {'called slower' if slower else 'failed'}: {message[:300]}")
+        # On a machine that others use this may be so; the report compares how often it comes with a fault and without.
+        if done.words.get(test) != "slower":
+            done.findings.append(f"{test}: failed: {message[:300]}")
     elif pattern is not None and not re.search(pattern, message, re.DOTALL):
         done.findings.append(f"{test}: {pattern!r} is not in {message[:300] or 'its outcome: passed'!r}")
     said_of_it = [line for line in said.splitlines() if f"training {MODULE}:{test} changes the process" in line]
@@ -487,6 +487,20 @@ def numbers(runs: list[Done]) -> dict[str, dict[str, Any]]:
     return {"without a fault": {"tests": len(controls), "ratio": 1.0, "p": 1.0, "slower": False}, **found}
 
 
+def called_slower(runs: list[Done]) -> dict[str, tuple[int, int]]:
+    """Runs without and with a fault -> healthy tests after the first one: judged, and called slower."""
+    counts = {"without a fault": (0, 0), "with a fault": (0, 0)}
+    for done in runs:
+        if done.plan.disturbance == "damaged record":  # its numbers may have changed
+            continue
+        planted_ = any(planted(test).kind != HEALTHY for test in done.plan.tests)  # type: ignore[union-attr]
+        arm = "with a fault" if planted_ else "without a fault"
+        words = [done.words[test] for test in done.plan.tests[2::2] if test in done.words]
+        judged, slower = counts[arm]
+        counts[arm] = (judged + len(words), slower + words.count("slower"))
+    return counts
+
+
 def counted(runs: list[Done]) -> dict[str, tuple[int, int]]:
     """Kind of fault or disturbance -> how often it was planted, and in how many runs with it something was found."""
     counts: dict[str, tuple[int, int]] = {}
@@ -520,6 +534,10 @@ def markdown(runs: list[Done], seed: int, minutes: float, facts: Mapping[str, st
         f"{faults} faults in workloads, {outside} from outside; {sum(len(done.outcomes) for done in runs)} tests; "
         f"verdicts: {', '.join(f'{count} {word}' for word, count in sorted(words.items()))}.",
         "",
+        "Healthy tests called slower: "
+        + ", ".join(f"{slower} of {judged} {arm}" for arm, (judged, slower) in called_slower(runs).items())
+        + ".",
+        "",
         f"## Findings: {len(found)}",
         "",
         *(f"- run {done.plan.number} ({done.plan.disturbance}): {' '.join(text.split())}" for done, text in found),
@@ -548,17 +566,24 @@ def write_report(folder: Path, runs: list[Done], seed: int, minutes: float, fact
 
 
 def make_baselines(storage: Path, folder: Path) -> None:
-    """Three records of the healthy workloads, each from a run of its own."""
+    """Three records of the healthy workloads, each from a run without records, so that all its tests are saved."""
     tests = [f"{HEALTHY}__r0_s0_{copy}" for copy in (0, 11, 12, 13)]
     for number in range(3):
+        alone = folder / f"storage{number}"
         run = Run(
             folder,
-            *("perf/test_throughput.py", "-k", "ddp_default and 2cpu", *_OPTIONS, f"--benchmark-storage={storage}"),
-            *(f"--benchmark-save=base{number}", "--false-alarms=0.001"),
+            *("perf/test_throughput.py", "-k", "ddp_default and 2cpu", *_OPTIONS, f"--benchmark-storage={alone}"),
+            f"--benchmark-save=base{number}",
             *(f"--workload={MODULE}:{name}" for name in tests),
         )
-        if run.process.wait(_DEADLINE_S):
-            sys.exit(f"no baseline:\n{run.said}")
+        try:
+            if run.process.wait(_DEADLINE_S):
+                sys.exit(f"no baseline:\n{run.said}")
+        finally:
+            reaper.end(run.processes)
+        (record,) = _files(alone)
+        (storage / record.parent.name).mkdir(parents=True, exist_ok=True)
+        record.rename(storage / record.parent.name / record.name.replace("0001", f"{number + 1:04}"))
     run.clear()
 
 

@@ -32,3 +32,16 @@ def test_a_rank_that_dies_once_costs_nothing(tmp_path: Path) -> None:
     )
     assert outcome.exit_code == 0, outcome.output
     assert "one training step of once_dying: rank 1 died of SIGKILL at forward; trying once more" in outcome.output
+
+
+def test_a_temporary_folder_that_is_gone_is_not_the_workloads_mistake(tmp_path: Path) -> None:
+    own = tuple(f"{OWN}:{name}" for name in ("disk_losing", "steady"))
+    outcome = on_live_ranks(
+        tmp_path / "baselines",
+        *("perf", "-k", "throughput and 2cpu and ddp_default", *own, *QUICK, "--explain=none"),
+        variables={"TMPDIR": str(tmp_path)},
+    )
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert "IndexError" not in outcome.output + outcome.errors
+    assert outcome.output.count("was removed while the run used it: keep TMPDIR as it is until the run ends") >= 2
+    assert "--workload tests" not in outcome.errors
