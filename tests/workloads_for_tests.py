@@ -5,12 +5,14 @@ torch is imported by the builders, so that runs which measure nothing are short.
 """
 
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
@@ -165,6 +167,24 @@ def _interrupting_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return _loss(model, inputs)
 
 
+def _disk_losing_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """The run's folder is gone, and other workloads need new ranks."""
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # of ranks: the run's own folder
+    os.umask(0o77)
+    return _loss(model, inputs)
+
+
+def _once_dying_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Rank 1 is killed in its first step of all, as by a kernel without memory."""
+    from torch import distributed
+
+    killed = Path(os.environ["TMPDIR"]) / "killed"
+    if distributed.get_rank() == 1 and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return _loss(model, inputs)
+
+
 def _shaky_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """As on a device that adds in changing order: no two passes give quite the same gradients."""
     import torch
@@ -213,6 +233,8 @@ raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+disk_losing = replace(steady, name="disk_losing", loss=_disk_losing_loss)
+once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
