@@ -41,7 +41,7 @@ def answering(channel: Channel, answer: Callable[[Frame], Frame | None]) -> None
         if (frame := answer(request)) is None:
             channel.close()
         else:
-            channel.send(frame)
+            channel.send({"number": request["number"], **frame})
 
     Thread(target=serve, daemon=True).start()
 
@@ -70,6 +70,13 @@ def test_a_machine_answers_requests(far: tuple[Machine, Channel]) -> None:
     answering(channel, lambda request: {"value": request["arguments"]["rank"] + 1})
     assert machine.ask("exit_fault", rank=2) == 3
     assert machine.lost is None
+
+
+def test_the_answer_to_an_interrupted_request_is_left_out(far: tuple[Machine, Channel]) -> None:
+    machine, channel = far
+    channel.send({"number": 0, "value": "late"})
+    answering(channel, lambda request: {"value": "in time"})
+    assert machine.ask("silence_s") == "in time"
 
 
 def test_what_a_machine_cannot_do_has_its_name(far: tuple[Machine, Channel]) -> None:
