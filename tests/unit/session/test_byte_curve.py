@@ -51,6 +51,11 @@ def test_the_lines_have_the_curve_the_gains_and_the_prediction() -> None:
     ]
 
 
+def test_a_disturbed_run_has_the_curve_alone() -> None:
+    (line,) = unwrapped(byte_curve_lines(shares(bf16_ms=148), run_disturbed=True))
+    assert line.startswith("bucket_25mb, a step by the share of its bytes that is sent: none")
+
+
 def test_a_record_has_the_points() -> None:
     (curve,) = byte_curves(shares(bf16_ms=148))
     record = curve.to_record()
