@@ -5,12 +5,14 @@ torch is imported by the builders, so that runs which measure nothing are short.
 """
 
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
@@ -134,10 +136,11 @@ def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _faulty() -> bool:
-    """Whether this is the rank and the step; each fault has processes of its own, which begin to count at 0."""
+    """Whether this is the step and the last rank, not of one; each fault has processes of its own, which begin to count
+    at 0."""
     from torch import distributed
 
-    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == 1
+    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == max(1, distributed.get_world_size() - 1)
 
 
 def _raising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -161,6 +164,24 @@ def _hanging_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 def _interrupting_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     if _faulty():
         os.kill(os.getppid(), signal.SIGINT)
+    return _loss(model, inputs)
+
+
+def _disk_losing_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """The run's folder is gone, and other workloads need new ranks."""
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # of ranks: the run's own folder
+    os.umask(0o77)
+    return _loss(model, inputs)
+
+
+def _once_dying_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """Rank 1 is killed in its first step of all, as by a kernel without memory."""
+    from torch import distributed
+
+    killed = Path(os.environ["TMPDIR"]) / "killed"
+    if distributed.get_rank() == 1 and not killed.exists():
+        killed.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     return _loss(model, inputs)
 
 
@@ -212,6 +233,8 @@ raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)
 hanging = replace(steady, name="hanging", loss=_hanging_loss)
 interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+disk_losing = replace(steady, name="disk_losing", loss=_disk_losing_loss)
+once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import QUICK
+from tests.command_line import pytest_perf as on_live_ranks
 from tests.forked import perf as pytest_perf
 
 OWN = "--workload=tests.workloads_for_tests"
@@ -21,3 +22,26 @@ def test_parameters_without_a_gradient_end_the_run_with_what_to_set(tmp_path: Pa
 def test_without_ddp_no_parameter_needs_a_gradient(tmp_path: Path) -> None:
     outcome = pytest_perf(tmp_path, "perf", "-k", "scaling and single", f"{OWN}:left_out", *QUICK)
     assert outcome.exit_code == 0, outcome.output
+
+
+def test_a_rank_that_dies_once_costs_nothing(tmp_path: Path) -> None:
+    outcome = on_live_ranks(
+        tmp_path / "baselines",
+        *("perf", "-k", "throughput and 2cpu and ddp_default", f"{OWN}:once_dying", *QUICK, "--explain=none"),
+        variables={"TMPDIR": str(tmp_path)},
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert "one training step of once_dying: rank 1 died of SIGKILL at forward; trying once more" in outcome.output
+
+
+def test_a_temporary_folder_that_is_gone_is_not_the_workloads_mistake(tmp_path: Path) -> None:
+    own = tuple(f"{OWN}:{name}" for name in ("disk_losing", "steady"))
+    outcome = on_live_ranks(
+        tmp_path / "baselines",
+        *("perf", "-k", "throughput and 2cpu and ddp_default", *own, *QUICK, "--explain=none"),
+        variables={"TMPDIR": str(tmp_path)},
+    )
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert "IndexError" not in outcome.output + outcome.errors
+    assert outcome.output.count("was removed while the run used it: keep TMPDIR as it is until the run ends") >= 2
+    assert "--workload tests" not in outcome.errors

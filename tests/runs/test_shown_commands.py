@@ -38,6 +38,7 @@ NOT_RUN = {
     "python -m studies.calibration": "minutes of simulation, or of training on GPUs: tests/studies, tests/unit/studies",
     "python -m studies.window_simulation": "the same",
     "python -m studies.drift_simulation": "the same",
+    "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
@@ -115,6 +116,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(records / "8x-nvidia-h200-nv18/0003_vit.json", folder / "A.json")
     shutil.copy(records / "8x-nvidia-h200-nv18/0003_vit.json", folder / "nightly.json")
     shutil.copy(next((records / "4x-nvidia-h200-nv18").glob("*.json")), folder / "B.json")
+    shutil.copytree(records / "8x-nvidia-h200-nv18-shm", folder / "records")
     write_forty_nights(folder / "nightlies")
     _traces(folder)
     return folder
