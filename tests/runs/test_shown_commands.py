@@ -38,6 +38,8 @@ NOT_RUN = {
     "python -m studies.calibration": "minutes of simulation, or of training on GPUs: tests/studies, tests/unit/studies",
     "python -m studies.window_simulation": "the same",
     "python -m studies.drift_simulation": "the same",
+    "python -m fixtures bisect": "minutes of launches: tests/runs/test_bisect_command.py",
+    "python -m studies.long_run": "an hour of runs: tests/unit/studies/test_long_run.py",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
