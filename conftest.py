@@ -19,6 +19,7 @@ pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
     "fixtures.session.closed_output",
     "fixtures.session.options",
+    "fixtures.session.machines",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
     "fixtures.session.on_request",

@@ -157,3 +157,28 @@ NCCL version 2.30.3+cuda13.0
 node-01:3873285:3873285 [0] NCCL INFO Initialized NET plugin IB
 node-01:3873285:3873285 [0] NCCL INFO Using network IB
 """
+# github.com/Mellanox/nv_peer_memory/issues/56 (2.5.6, one InfiniBand port)
+V2_5_IB_PORT = """\
+master_node:24570:24907 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.
+master_node:24570:24907 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB ib0:192.168.11.1<0>
+NCCL version 2.5.6+cuda10.0
+"""
+# github.com/NVIDIA/nccl-tests/issues/185 (2.19.3, two RoCE ports)
+V2_19_ROCE = """\
+NCCL version 2.19.3+cuda12.3
+dgxh100-4:460770:460842 [0] NCCL INFO NET/IB : Using [0]mlx5_10:1/RoCE [1]mlx5_11:1/RoCE [RO]; OOB enp220s0np0:\
+11.1.128.136<0>
+dgxh100-4:460770:460842 [0] NCCL INFO Using non-device net plugin version 0
+dgxh100-4:460770:460842 [0] NCCL INFO Using network IB
+"""
+# The format in NCCL's source for ports that are used as one (2.19 to 2.22, src/transport/net_ib.cc)
+V2_19_MERGED_PORTS = """\
+node-0:188:585 [0] NCCL INFO NET/IB : Using [0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE} [RO]; OOB eth0:10.0.0.1<0>
+node-0:188:585 [0] NCCL INFO Using network IB
+"""
+# github.com/NVIDIA/nccl/issues/707 (2021, InfiniBand with GPUDirect RDMA on every channel)
+IB_WITH_GPUDIRECT = """\
+10-90-43-152:120890:121560 [0] NCCL INFO Channel 01 : 2[c7000] -> 0[87000] [receive] via NET/IB/5/GDRDMA
+10-90-43-152:120890:121561 [1] NCCL INFO Channel 01 : 2[c7000] -> 1[8d000] [receive] via NET/IB/5/GDRDMA
+10-90-43-152:120890:121563 [3] NCCL INFO Channel 01 : 3[ca000] -> 2[c7000] [send] via NET/IB/2/GDRDMA
+"""

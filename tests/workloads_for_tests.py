@@ -136,10 +136,11 @@ def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _faulty() -> bool:
-    """Whether this is the rank and the step; each fault has processes of its own, which begin to count at 0."""
+    """Whether this is the step and the last rank, not of one; each fault has processes of its own, which begin to count
+    at 0."""
     from torch import distributed
 
-    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == 1
+    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == max(1, distributed.get_world_size() - 1)
 
 
 def _raising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":

@@ -102,6 +102,20 @@ def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]
     }
 
 
+def test_a_record_behind_a_link_is_of_another_instance(first: tuple[Outcome, Path], storage: Path) -> None:
+    (instance,) = (folder.name for folder in storage.iterdir())
+    linked = pytest_perf(
+        storage, *SCALING, "-k", "single", "--link", "0.1gbit", "--benchmark-save=linked", variables=STEADY
+    )
+    assert linked.exit_code == 0, linked.output + linked.errors
+    assert "each rank behind a link of 100mbit; measured " in linked.output
+    assert f"verdict: 1 without a baseline for {instance}-link_100mbit (1 measured test)\n" in linked.output
+    record = json.loads((storage / f"{instance}-link_100mbit" / "0001_linked.json").read_text())
+    assert record["instance"] == f"{instance}-link_100mbit"
+    assert 0.85e8 < record["link"]["data_bits_per_s"] < 1.05e8
+    assert "link" not in json.loads((storage / instance / "0001_first.json").read_text())
+
+
 def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Path) -> None:
     partial = pytest_perf(
         storage,

@@ -40,6 +40,7 @@ NOT_RUN = {
     "python -m studies.drift_simulation": "the same",
     "python -m fixtures bisect": "minutes of launches: tests/runs/test_bisect_command.py",
     "python -m studies.long_run": "an hour of runs: tests/unit/studies/test_long_run.py",
+    "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
@@ -117,6 +118,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(records / "8x-nvidia-h200-nv18/0003_vit.json", folder / "A.json")
     shutil.copy(records / "8x-nvidia-h200-nv18/0003_vit.json", folder / "nightly.json")
     shutil.copy(next((records / "4x-nvidia-h200-nv18").glob("*.json")), folder / "B.json")
+    shutil.copytree(records / "8x-nvidia-h200-nv18-shm", folder / "records")
     write_forty_nights(folder / "nightlies")
     _traces(folder)
     return folder

@@ -129,7 +129,7 @@ def test_an_interrupted_search_gives_the_best_known(tmp_path: Path, launches: st
 def test_the_time_is_bounded(tmp_path: Path) -> None:
     outcome, _ = tune(tmp_path, "--tune-minutes=0.0001")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert "ddp_default could not be measured: the 0.0001 minutes of --tune-minutes were over" in outcome.unwrapped
+    assert "ddp_default could not be measured: the time of --tune-minutes=0.0001 was over" in outcome.unwrapped
 
 
 def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fixtures.machine.transport import WrongTransport, check_interconnect, transports
+from fixtures.machine.transport import WrongTransport, check_interconnect, check_network_asked, transports
 from fixtures.matrix.interconnects import INTERCONNECTS
 from tests import nccl_logs as logs
 
@@ -118,3 +118,40 @@ def test_another_transport_is_named_with_its_channels(name: str, log: str, says:
         check_interconnect(INTERCONNECTS[name], log, ranks=2)
     assert str(raised.value).startswith(f"--interconnect {name}")
     assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "log"),
+    [
+        ("ib", logs.V2_20_OR_NEAR_IB),  # with NVLink inside each machine
+        ("ib", logs.IB_WITHOUT_GPUDIRECT),
+        ("ib_gpudirect", logs.IB_WITH_GPUDIRECT),
+        ("native", V2_21_SOCKET),
+    ],
+)
+def test_rdma_between_machines_passes(name: str, log: str) -> None:
+    check_interconnect(INTERCONNECTS[name], log, ranks=8, machines=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "log", "says"),
+    [
+        ("ib", V2_21_SOCKET, "needs NET/IB, and NCCL uses NET/Socket on 3 of 3 channels between machines"),
+        ("ib", V2_28_CUMEM, "NCCL's log names no channel between machines"),
+        ("ib_gpudirect", logs.IB_WITHOUT_GPUDIRECT, "needs NET/IB with GPUDirect RDMA, and NCCL uses NET/IBext_v8 on"),
+    ],
+)
+def test_another_network_between_machines_is_named(name: str, log: str, says: str) -> None:
+    with pytest.raises(WrongTransport, match=says):
+        check_interconnect(INTERCONNECTS[name], log, ranks=8, machines=2)
+
+
+def test_a_world_in_one_machine_has_no_network_to_verify() -> None:
+    check_interconnect(INTERCONNECTS["ib"], V2_28_CUMEM, ranks=8, machines=1)
+
+
+def test_nccl_net_is_compared_with_the_network_in_the_log() -> None:
+    check_network_asked("ib", "IB")
+    check_network_asked(None, "Socket")
+    with pytest.raises(WrongTransport, match=r"^NCCL_NET=IB did not take effect: NCCL uses the network Socket$"):
+        check_network_asked("IB", "Socket")

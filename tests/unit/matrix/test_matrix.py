@@ -96,12 +96,24 @@ def test_worlds_double_up_to_the_whole_machine(gpus: int, names: str) -> None:
     assert " ".join(worlds_of(gpus)) == names
 
 
+@pytest.mark.parametrize(
+    ("gpus", "machines", "names"),
+    [(0, 2, "1cpu 2cpu 4cpu_2node"), (8, 2, "1gpu 2gpu 4gpu 8gpu 16gpu_2node"), (1, 3, "1gpu 3gpu_3node")],
+)
+def test_several_machines_add_the_world_of_all_devices(gpus: int, machines: int, names: str) -> None:
+    worlds = worlds_of(gpus, machines)
+    assert " ".join(worlds) == names
+    assert [parse_world(name) for name in worlds] == list(worlds.values())
+
+
 @pytest.mark.parametrize("gpus", [0, 1, 6, 8])
 def test_a_world_is_parsed_from_its_name(gpus: int) -> None:
     assert [parse_world(name) for name in worlds_of(gpus)] == list(worlds_of(gpus).values())
 
 
-@pytest.mark.parametrize("name", ["", "gpu", "0gpu", "-1gpu", "8tpu", "8", "8gpus", "8 gpu", "2cpu "])
+@pytest.mark.parametrize(
+    "name", ["", "gpu", "0gpu", "-1gpu", "8tpu", "8", "8gpus", "8 gpu", "2cpu ", "8gpu_1node", "8gpu_3node"]
+)
 def test_what_is_no_world_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"no world named {name!r}: a world is called 1gpu, 8gpu, 2cpu"):
         parse_world(name)

@@ -1,0 +1,159 @@
+"""--link on the real kernel: ranks in namespaces of their own behind shaped interfaces, over gloo."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.link_setup import NoLink, _run
+from fixtures.launch.network import measure_link
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.link import Link
+from fixtures.matrix.worlds import World
+
+ROOT = Path(__file__).parents[2]
+RATE = 100 * 10**6
+BEHIND = INTERCONNECTS["native"].behind(Link(bits_per_s=RATE))
+ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
+MEASURES = "import sys; from fixtures.launch.network import *; from fixtures.matrix.link import Link"
+MEASURE = f"{MEASURES}; print(measure_link(Link(bits_per_s={RATE})).words)"
+
+
+def qdiscs() -> str:
+    tc = shutil.which("tc", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    assert tc is not None
+    return subprocess.run([tc, "qdisc", "show"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def linked() -> Iterator[RankSets]:
+    """Three ranks, each behind a link."""
+    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    yield sets
+    sets.close()
+
+
+def seconds(linked: RankSets, world: World, byte_count: int) -> float:
+    (ranks,) = linked.of(BEHIND)
+    arguments = {"byte_count": byte_count, "repeats": 3}
+    times = ranks.run(world, "tests.ranks.rank_link:shortest_all_reduce_s", arguments, doing="all-reduce")
+    return float(max(times))
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_an_all_reduce_takes_as_long_as_the_link_of_one_rank_needs(linked: RankSets, ranks: int) -> None:
+    """Each rank sends 2 (n - 1) / n of the bytes while it receives as many: one queue for all would take n times."""
+    byte_count = 3 * 2**20
+    sent_bits = 8 * byte_count * 2 * (ranks - 1) / ranks
+    took_s = seconds(linked, World(backend="gloo", size=ranks), byte_count)
+    assert sent_bits / RATE <= took_s < 1.7 * sent_bits / RATE
+
+
+def test_a_rank_sees_its_own_interface_and_nothing_else_changes(linked: RankSets) -> None:
+    here, shaped = socket.if_nameindex(), qdiscs()
+    (ranks,) = linked.of(BEHIND)
+    seen = ranks.run(TWO, "tests.ranks.rank_link:interfaces", {}, doing="looking")
+    assert seen == [["lo", "eth0"]] * 2
+    assert socket.if_nameindex() == here
+    assert qdiscs() == shaped
+
+
+def namespaces_kept_open() -> list[str]:
+    links = []
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            links.append(str(file.readlink()))
+    return [link for link in links if link.startswith(("net:", "user:"))]
+
+
+def test_the_links_are_gone_with_their_ranks(linked: RankSets) -> None:
+    (ranks,) = linked.of(BEHIND)
+    assert namespaces_kept_open()
+    with pytest.raises(RankFailure):
+        ranks.run(TWO, "os:no_such_function", {}, doing="failing")
+    assert not ranks.alive
+    assert namespaces_kept_open() == []
+
+
+def without_rights(*code: str) -> subprocess.CompletedProcess[str]:
+    """Run Python as a user who may not set up networks."""
+    setpriv = shutil.which("setpriv")
+    if os.geteuid() == 0:
+        if setpriv is None:
+            pytest.skip("setpriv is missing, which takes root's rights away")
+        code = (setpriv, "--bounding-set=-net_admin,-sys_admin", *code)
+    return subprocess.run(
+        code, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+
+
+UNPRIVILEGED = """
+import json
+from fixtures.launch import reaper
+from fixtures.launch.rank_sets import RankSets
+from tests.ranks.test_link import BEHIND, ONE
+
+if __name__ == "__main__":
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    (ranks,) = sets.of(BEHIND)
+    seen = ranks.run(ONE, "tests.ranks.rank_link:interfaces", {}, doing="looking")
+    found = len(sets.processes())
+    sets.close()
+    print(json.dumps([seen, found]))
+"""
+
+
+def test_a_user_without_rights_gets_a_user_namespace() -> None:
+    """Its ranks can be looked at and ended like others: the reaper finds them by their environment."""
+    done = without_rights(sys.executable, "-c", UNPRIVILEGED)
+    if done.returncode and "may not make a network namespace" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    seen, found = json.loads(done.stdout)
+    assert seen == [["lo", "eth0"]]
+    assert found >= 1
+
+
+def test_a_machine_that_forbids_namespaces_is_told_what_does() -> None:
+    unshare = shutil.which("unshare")
+    forbid = "echo 0 > /proc/sys/user/max_net_namespaces && exec"
+    script = f"{forbid} {sys.executable} -c '{MEASURE}'"
+    done = subprocess.run(
+        [str(unshare), "--user", "--map-root-user", "--net", "sh", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "NoLink" not in done.stderr:
+        pytest.skip(f"no user namespace to forbid it in: {done.stderr}")
+    assert "may not make a network namespace here" in done.stderr
+    assert "user.max_net_namespaces is 0" in done.stderr
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(NoLink, match=r"no-such-tc does not run \(No such file or directory\): install iproute2"):
+        _run("no-such-tc", "qdisc show", ())
+
+
+def test_the_delay_is_measured_or_the_kernels_lack_of_netem_is_named() -> None:
+    delay_s = 0.002
+    found: str | None = None
+    measured = None
+    try:
+        measured = measure_link(Link(bits_per_s=RATE, delay_s=delay_s))
+    except NoLink as error:
+        found = str(error)
+    if measured is None:
+        assert "this kernel has no netem (CONFIG_NET_SCH_NETEM), which --link-delay needs" in str(found)
+    else:
+        assert measured.round_trip_s >= 2 * delay_s

@@ -1,0 +1,139 @@
+"""The variables that name network devices, against folders laid out as /sys/class."""
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.machine.network import BadNetwork, check, check_rdma, network_name, rdma_ports
+
+_ROCE_GIDS = {0: "fe80:0000:0000:0000:ae1f:6bff:fe00:1234", 3: "0000:0000:0000:0000:0000:ffff:0a00:0001"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A machine with lo, eth0, eth1 and ib0; InfiniBand at mlx5_0 to mlx5_2, mlx5_2 down, and RoCE at mlx5_10."""
+    for interface in ("lo", "eth0", "eth1", "ib0"):
+        (tmp_path / "net" / interface).mkdir(parents=True)
+    (tmp_path / "net" / "bonding_masters").write_text("")
+    for device, link, state, rate in (
+        ("mlx5_0", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
+        ("mlx5_1", "InfiniBand", "4: ACTIVE", "400 Gb/sec (4X NDR)"),
+        ("mlx5_2", "InfiniBand", "1: DOWN", "10 Gb/sec (4X SDR)"),
+        ("mlx5_10", "Ethernet", "4: ACTIVE", "100 Gb/sec (4X EDR)"),
+    ):
+        port = tmp_path / "infiniband" / device / "ports" / "1"
+        (port / "gids").mkdir(parents=True)
+        for file, text in (("link_layer", link), ("state", state), ("rate", rate)):
+            (port / file).write_text(f"{text}\n")
+        for index in range(4):
+            gid = _ROCE_GIDS.get(index) if link == "Ethernet" else "fe80::1" if index == 0 else None
+            (port / "gids" / str(index)).write_text(f"{gid or '0000:0000:0000:0000:0000:0000:0000:0000'}\n")
+    return tmp_path
+
+
+def test_ports_are_read_in_the_order_of_their_numbers(machine: Path) -> None:
+    assert [(port.name, port.link, port.active, port.gbit) for port in rdma_ports(machine)] == [
+        ("mlx5_0:1", "IB", True, 400),
+        ("mlx5_1:1", "IB", True, 400),
+        ("mlx5_2:1", "IB", False, 10),
+        ("mlx5_10:1", "RoCE", True, 100),
+    ]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"NCCL_IB_HCA": "mlx5"},
+        {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_10"},
+        {"NCCL_IB_HCA": "^mlx5_2,mlx4_0"},
+        {"NCCL_IB_HCA": "mlx4_0", "NCCL_IB_DISABLE": "1"},
+        {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_HCA": "mlx5_10"},
+        {"NCCL_IB_GID_INDEX": "-1"},
+        {"NCCL_SOCKET_IFNAME": "eth"},
+        {"NCCL_SOCKET_IFNAME": "^lo,docker"},
+        {"NCCL_NET": "Socket"},
+        {"NCCL_NET": "IB"},
+        {"NCCL_NET": "AWS Libfabric"},
+    ],
+)
+def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine: Path) -> None:
+    check(variables, "nccl", machines=2, sys_class=machine)
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        (
+            {"NCCL_IB_HCA": "mlx5_0,mlx5_7"},
+            "NCCL_IB_HCA=mlx5_0,mlx5_7: no RDMA port is called mlx5_7; "
+            "this machine has mlx5_0:1, mlx5_1:1, mlx5_2:1, mlx5_10:1",
+        ),
+        ({"NCCL_IB_HCA": "mlx5_0:2"}, "no RDMA port is called mlx5_0:2"),
+        ({"NCCL_IB_HCA": "=mlx5"}, "no RDMA port is called mlx5;"),
+        ({"NCCL_IB_HCA": "^mlx5"}, "leaves no RDMA port"),
+        ({"NCCL_IB_HCA": "mlx5_2"}, "none of these ports is active, so NCCL would use sockets"),
+        ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, it has 0, 3"),
+        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is no index"),
+        (
+            {"NCCL_SOCKET_IFNAME": "eth0,ens5"},
+            "NCCL_SOCKET_IFNAME=eth0,ens5: no interface is called ens5; this machine has eth0, eth1, ib0, lo",
+        ),
+        ({"NCCL_SOCKET_IFNAME": "=eth"}, "no interface is called eth;"),
+        ({"NCCL_SOCKET_IFNAME": "^lo,eth,ib"}, "leaves no interface"),
+        ({"NCCL_NET": "IB", "NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE=1 excludes RDMA"),
+    ],
+)
+def test_a_name_that_is_not_there_is_an_error(variables: dict[str, str], says: str, machine: Path) -> None:
+    with pytest.raises(BadNetwork) as raised:
+        check(variables, "nccl", machines=2, sys_class=machine)
+    assert says in str(raised.value)
+
+
+def test_ib_without_a_device_is_an_error_instead_of_sockets(tmp_path: Path) -> None:
+    with pytest.raises(
+        BadNetwork, match="no RDMA device is here: /sys/class/infiniband has none, so NCCL would use soc"
+    ):
+        check({"NCCL_NET": "IB"}, "nccl", sys_class=tmp_path)
+
+
+def test_the_interfaces_of_one_machine_are_not_checked_because_its_ranks_use_the_loopback(machine: Path) -> None:
+    check({"NCCL_SOCKET_IFNAME": "ens5", "GLOO_SOCKET_IFNAME": "ens5"}, "nccl", sys_class=machine)
+
+
+def test_an_interface_for_gloo_has_its_whole_name(machine: Path) -> None:
+    check({"GLOO_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "mlx4_0"}, "gloo", machines=2, sys_class=machine)
+    with pytest.raises(BadNetwork, match=r"^GLOO_SOCKET_IFNAME=eth: this machine has eth0, eth1, ib0, lo$"):
+        check({"GLOO_SOCKET_IFNAME": "eth"}, "gloo", machines=2, sys_class=machine)
+
+
+@pytest.mark.parametrize(
+    ("variables", "says"),
+    [
+        ({"NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE=1 excludes RDMA"),
+        ({"NCCL_NET": "Socket"}, "NCCL_NET=Socket excludes RDMA"),
+        ({"NCCL_IB_HCA": "mlx4"}, "no RDMA port is called mlx4"),
+    ],
+)
+def test_variables_that_exclude_rdma_are_named(variables: dict[str, str], says: str, machine: Path) -> None:
+    check_rdma({}, sys_class=machine)
+    with pytest.raises(BadNetwork) as raised:
+        check_rdma(variables, sys_class=machine)
+    assert says in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"NCCL_IB_HCA": "=mlx5_0,mlx5_1"}, "ib-2x400gbit"),
+        ({"NCCL_IB_HCA": "=mlx5_10"}, "roce-1x100gbit"),
+        ({"NCCL_NET": "Socket"}, "socket"),
+        ({"NCCL_IB_DISABLE": "1"}, "socket"),
+    ],
+)
+def test_the_network_has_the_name_of_its_links_and_rates(variables: dict[str, str], name: str, machine: Path) -> None:
+    assert network_name(variables, "nccl", sys_class=machine) == name
+
+
+def test_gloo_uses_sockets(machine: Path) -> None:
+    assert network_name({}, "gloo", sys_class=machine) == "socket"
