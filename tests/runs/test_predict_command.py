@@ -76,3 +76,10 @@ def test_a_record_without_the_parts_says_what_to_run(tmp_path: Path) -> None:
     outcome = command("predict", file)
     assert outcome.exit_code == 2
     assert "has no config of several ranks: run pytest perf -k 'ddp or no_comm'" in outcome.errors
+
+
+def test_traces_for_astra_sim_need_one_size(tmp_path: Path) -> None:
+    outcome = command("predict", EIGHT, "--gpus", "16", *NETWORK, "--chakra", tmp_path / "traces")
+    assert outcome.exit_code == 0, outcome.errors
+    assert len(list((tmp_path / "traces").glob("*.et"))) == 16
+    assert "--chakra needs one --gpus, got 16, 64" in command("predict", EIGHT, *NETWORK, "--chakra", tmp_path).errors
