@@ -23,7 +23,7 @@ from tests.machines import ROOT, Machines, machines, wait_for
 _LONGEST_S = 400
 _NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|! .* !|Exit: |FAILED|ERROR: |\d passed")
 _SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "--no-references", "-p", "no:cacheprovider")
-_THROUGHPUT = ("perf/test_throughput.py", "-k", "4cpu or 6cpu", *_SHORT)
+_THROUGHPUT = ("perf/test_throughput.py", "-k", "node and (ddp_default or no_comm or fp16)", *_SHORT)
 
 
 def _kill(two: Machines) -> None:
