@@ -9,8 +9,8 @@ step, so the shortest steps of many rounds are the least disturbed.
 import argparse
 from statistics import median
 
-from fixtures.launch.network import measure_link
 from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_links import measure_link
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.link import Link, parse_rate
