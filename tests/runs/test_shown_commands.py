@@ -39,6 +39,7 @@ NOT_RUN = {
     "python -m studies.window_simulation": "the same",
     "python -m studies.drift_simulation": "the same",
     "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
+    "python -m studies.share_curve": "minutes of training behind a link",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
