@@ -8,6 +8,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +33,7 @@ def _poisons() -> dict[str, Callable[[], object]]:
         "anomaly_mode": lambda: torch.autograd.set_detect_anomaly(True),
         "global_hook": lambda: nn.modules.module.register_module_forward_pre_hook(lambda module, inputs: None),
         "busy_thread": lambda: threading.Thread(target=_spin, name="spinner", daemon=True).start(),
+        "busy_child": lambda: subprocess.Popen([sys.executable, "-c", "while True: pass"]),
         "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
         "deterministic": lambda: torch.use_deterministic_algorithms(True),
         "cudnn_benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", True),
@@ -82,6 +85,7 @@ NAMES = {
     "anomaly_mode": "torch.is_anomaly_enabled(): False -> True",
     "global_hook": "global module hooks: {'_global_forward_pre_hooks': 0} -> {'_global_forward_pre_hooks': 1}",
     "busy_thread": "threads left running use",
+    "busy_child": "child processes left running use",
     "threads": "torch.get_num_threads(): ",
     "deterministic": "torch.are_deterministic_algorithms_enabled(): False -> True",
     "cudnn_benchmark": "torch.backends.cudnn.benchmark: False -> True",
@@ -104,10 +108,14 @@ def _take_all() -> None:
     torch.get_default_device()  # torch makes it on the first call
     watch = ProcessWatch(torch.device("cpu"))
     poisons, found = _poisons(), {}
-    for name in (name for name in NAMES if name != "busy_thread"):  # it would be found in each later one
+    for name in (name for name in NAMES if not name.startswith("busy_")):
         poisons[name]()
         found[name] = watch.changes()
-    poisons["busy_thread"]()
+    child: subprocess.Popen[bytes] = poisons["busy_child"]()  # type: ignore[assignment]
+    found["busy_child"] = watch.changes()
+    child.kill()
+    child.wait()
+    poisons["busy_thread"]()  # it would be found in each later one
     print(json.dumps({**found, "busy_thread": watch.changes()}))
 
 
