@@ -407,6 +407,8 @@ def _check(done: Done, said: str, saved: set[Path]) -> None:
         if not wrong or any("own_mean" in name and "group_of_pairs" not in name for name in wrong):
             find(f"wrong hook: failed are {wrong or 'none'} of {len(done.outcomes)}")
         return
+    if kind == "damaged record" and done.exit_code == 4 and "bad baseline, nothing was measured" in said:
+        return
     if kind == "import changes the process" and "changes the process for what runs later: umask" not in said:
         find("the change of the process by an import is not said")
     more = re.compile(_FAILS_MORE.get(kind, r"(?!)"), re.DOTALL)

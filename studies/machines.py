@@ -23,7 +23,9 @@ from tests.machines import ROOT, Machines, machines, wait_for
 _LONGEST_S = 400
 _NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|! .* !|Exit: |FAILED|ERROR: |\d passed")
 _SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "--no-references", "-p", "no:cacheprovider")
-_THROUGHPUT = ("perf/test_throughput.py", "-k", "4cpu or 6cpu", *_SHORT)
+_THROUGHPUT = ("perf/test_throughput.py", "-k", "node and (ddp_default or no_comm or fp16)", *_SHORT)
+
+_WRONG_INTERFACE = {"GLOO_SOCKET_IFNAME": "eth9"}
 
 
 def _kill(two: Machines) -> None:
@@ -61,6 +63,7 @@ SCENARIOS: dict[str, tuple[int, tuple[str, ...], Callable[[Machines], None]]] = 
     "three": (3, (*_THROUGHPUT, "--explain", "all"), _nothing),
     "gradients": (2, ("perf/test_gradients.py", "-k", "2node and bf16", *_SHORT), _nothing),
     "other_code": (2, _THROUGHPUT, _nothing),
+    "interface": (2, _THROUGHPUT, _nothing),
 }
 
 
@@ -102,7 +105,13 @@ def main() -> None:
         more = (f"--benchmark-json={record}", f"--benchmark-storage={folder / 'storage'}")
         began = time.monotonic()
         runs = [
-            made.torchrun(index, *arguments, *more, output=output, root=_root(chosen, index, folder))
+            made.torchrun(
+                index,
+                *(*arguments, *more),
+                output=output,
+                root=_root(chosen, index, folder),
+                environ=_WRONG_INTERFACE if (chosen, index) == ("interface", 1) else {},
+            )
             for index, output in enumerate(outputs)
         ]
         if disturb is not _nothing:

@@ -53,7 +53,14 @@ class Machines:
         self._running.append(process)
         return process
 
-    def torchrun(self, index: int, *arguments: str, output: Path, root: Path | None = None) -> subprocess.Popen[bytes]:
+    def torchrun(
+        self,
+        index: int,
+        *arguments: str,
+        output: Path,
+        environ: Mapping[str, str] | None = None,
+        root: Path | None = None,
+    ) -> subprocess.Popen[bytes]:
         """Start ``torchrun -m pytest`` on a machine, with the first machine's address for the rendezvous."""
         return self.run(
             index,
@@ -61,7 +68,7 @@ class Machines:
             *("--nproc-per-node", "1", "--master-addr", "10.77.0.1", "--master-port", str(PORT)),
             *("-m", "pytest", *arguments),
             output=output,
-            environ={"TMPDIR": str(self.folder(index))},
+            environ={"TMPDIR": str(self.folder(index)), **(environ or {})},
             root=root,
         )
 

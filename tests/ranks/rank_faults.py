@@ -4,6 +4,7 @@ The functions run inside ranks, named like ``tests.ranks.rank_faults:sleeps``. T
 and describe it in ANNOUNCED or SILENT of test_rank_sets.py.
 """
 
+import importlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import torch
 from torch import distributed
 
 from fixtures.launch.channel import Channel
+from fixtures.launch.heartbeat import IMPORTING, LATE_IMPORT
 from fixtures.launch.protocol import CannotRun
 from fixtures.ranks.context import RankContext
 
@@ -45,6 +47,21 @@ def breaks_its_process(ctx: RankContext) -> None:
 def five_megabytes(ctx: RankContext) -> str:
     """No fault: return a value that is too large for one write to a socket."""
     return str(ctx.rank) * 5_000_000
+
+
+def imports_for_long(ctx: RankContext) -> None:
+    """No fault: a machine so busy that the first optimizer's import takes 4 s."""
+    ctx.beat(-1, IMPORTING)
+    time.sleep(4)
+    ctx.beat(-1, "building the optimizer")
+
+
+def what_an_optimizer_imports(ctx: RankContext) -> list[str]:
+    """No fault: return the packages of torch that an optimizer imports after LATE_IMPORT."""
+    importlib.import_module(LATE_IMPORT)
+    before = set(sys.modules)
+    torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    return sorted(name for name in sys.modules.keys() - before if name.startswith("torch"))
 
 
 def raises_in_step_7(ctx: RankContext) -> None:

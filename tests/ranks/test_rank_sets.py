@@ -204,6 +204,16 @@ def test_a_rank_that_died_between_two_runs_is_named_by_the_next(ranks: RankSet) 
     assert (failure.faults[0].rank, failure.faults[0].message) == (0, "died of SIGKILL")
 
 
+def test_a_rank_that_imports_is_not_silent(ranks: RankSet) -> None:
+    ranks.rank_timeout_s = 2
+    run(ranks, TWO, "imports_for_long")
+    ranks.rank_timeout_s = PATIENCE_S
+
+
+def test_the_first_optimizer_imports_nothing_more(ranks: RankSet) -> None:
+    assert run(ranks, TWO, "what_an_optimizer_imports") == [[], []]
+
+
 def test_worlds_take_turns_in_the_same_living_ranks(ranks: RankSet) -> None:
     pids = run(ranks, TWO, "pid")
     totals = [run(ranks, world, "total") for world in (ONE, TWO, ONE, TWO)]

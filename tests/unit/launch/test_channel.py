@@ -212,3 +212,14 @@ def test_a_stack_inside_torch_waits_for_the_others(waiting: str) -> None:
 @pytest.mark.parametrize("busy", ["", stack(MODEL), stack(QUEUE), stack(MODEL, ALL_REDUCE), stack(BACKWARD, MODEL)])
 def test_a_stack_with_code_of_its_own_does_not(busy: str) -> None:
     assert not waits_for_others(busy)
+
+
+def test_a_rank_that_imports_a_part_of_torch_distributed_waits_for_nobody() -> None:
+    importing = (
+        "Current thread 0x1 (most recent call first):\n"
+        '  File "/site-packages/torch/distributed/tensor/_ops/autogen.py", line 292 in _find_out_variant_overloads\n'
+        '  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
+        '  File "/site-packages/torch/optim/sgd.py", line 66 in __init__\n'
+    )
+    assert not waits_for_others(importing)
+    assert waits_for_others("\n".join(importing.splitlines()[:2]))

@@ -15,6 +15,7 @@ from fixtures.stats.bisection import (
     groups,
     posterior,
 )
+from studies.bisection import measured_pairs
 
 COMMITS = 64
 FIVE_PERCENT = math.log(1.05)
@@ -46,7 +47,12 @@ def heavy(percent: float) -> list[float]:
     return list(percent / 100 * np.random.default_rng(0).standard_t(3, 2000))
 
 
-SCATTERS = {"0.1 %": normal(0.1), "1 %": normal(1), "2 % with outliers": heavy(2)}
+SCATTERS = {
+    "0.1 %": normal(0.1),
+    "2 % with outliers": heavy(2),
+    "launches of two H200s": measured_pairs("2x-nvidia-h200-nv18"),
+    "launches through host memory": measured_pairs("2x-nvidia-h200-nv18-shm"),
+}
 
 
 @pytest.mark.parametrize("scatter", SCATTERS)
