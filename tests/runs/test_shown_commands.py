@@ -39,6 +39,7 @@ NOT_RUN = {
     "python -m studies.window_simulation": "the same",
     "python -m studies.drift_simulation": "the same",
     "python -m fixtures bisect": "minutes of launches: tests/runs/test_bisect_command.py",
+    "python -m studies.bisection": "minutes of simulation: tests/unit/stats/test_bisection.py",
     "python -m studies.long_run": "an hour of runs: tests/unit/studies/test_long_run.py",
     "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
