@@ -7,7 +7,7 @@ FROM pytorch/pytorch:2.11.0-cuda13.0-cudnn9-runtime
 # git: for --against REV
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends git \
+    && apt-get install --yes --no-install-recommends git iproute2 \
     && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /ddp-perf

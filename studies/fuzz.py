@@ -97,6 +97,8 @@ def _records(folder: Path) -> Try:
         night.write_bytes(data)
         return (
             ("drift", lambda: main(["drift", str(nights)])),
+            ("fleet", lambda: main(["fleet", str(nights)])),
+            ("predict", lambda: main(["predict", str(night), "--network", "400gbit,5us"])),
             ("promote", lambda: main(["promote", str(night), "--storage", str(folder / "empty"), "--name", "n"])),
             ("promote over", lambda: main(["promote", str(night), "--accept-slower", "--storage", str(storage)])),
             ("backtest", lambda: main(["backtest", "--storage", str(storage)])),

@@ -33,14 +33,19 @@ class Machines:
         self._machines = [self._add(index) for index in range(count)]
 
     def run(
-        self, index: int, *command: str, output: Path, environ: Mapping[str, str] | None = None
+        self,
+        index: int,
+        *command: str,
+        output: Path,
+        environ: Mapping[str, str] | None = None,
+        root: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a command on a machine, in a session of its own."""
+        """Start a command on a machine, in a session of its own. root: another copy of this repository."""
         with output.open("wb") as file:
             process = subprocess.Popen(
                 [*self.command(index), *command],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), **(environ or {})},
+                cwd=root or ROOT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(root or ROOT), **(environ or {})},
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -49,7 +54,12 @@ class Machines:
         return process
 
     def torchrun(
-        self, index: int, *arguments: str, output: Path, environ: Mapping[str, str] | None = None
+        self,
+        index: int,
+        *arguments: str,
+        output: Path,
+        environ: Mapping[str, str] | None = None,
+        root: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start ``torchrun -m pytest`` on a machine, with the first machine's address for the rendezvous."""
         return self.run(
@@ -59,6 +69,7 @@ class Machines:
             *("-m", "pytest", *arguments),
             output=output,
             environ={"TMPDIR": str(self.folder(index)), **(environ or {})},
+            root=root,
         )
 
     def folder(self, index: int) -> Path:
@@ -70,6 +81,14 @@ class Machines:
     def command(self, index: int) -> Sequence[str]:
         """The beginning of a command that runs on a machine."""
         return ("nsenter", "-t", str(self._machines[index].pid), "--user", "--net", "--uts", "--preserve-credentials")
+
+    def holder(self, index: int) -> int:
+        """The process that holds a machine's namespaces."""
+        return self._machines[index].pid
+
+    def namespace(self, index: int) -> Path:
+        """The network namespace of a machine, as in /proc/PID/ns/net."""
+        return Path(f"/proc/{self.holder(index)}/ns/net").readlink()
 
     def cut(self, index: int) -> None:
         """Take down the link of a machine, at the switch: both sides hear nothing more, as from a pulled cable."""

@@ -60,6 +60,7 @@ def test_two_machines_measure_as_one_world(ended: Ended) -> None:
     assert info["world"] == "4cpu_2node"
     assert info["world_size"] == 4
     assert ended.record["instance"].endswith("-2node-socket")
+    assert ended.record["environment"]["hosts"] == ["host0", "host1"]
     assert info["gradient_error"] < 1e-5
     assert info["counted_bytes_per_rank"] == pytest.approx(info["wire_bytes_per_step"] / 4, rel=0.1)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-6)

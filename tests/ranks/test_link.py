@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.link_setup import NoLink, _run
-from fixtures.launch.network import measure_link
+from fixtures.launch.rank_links import measure_link
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.link import Link
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 RATE = 100 * 10**6
 BEHIND = INTERCONNECTS["native"].behind(Link(bits_per_s=RATE))
 ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
-MEASURES = "import sys; from fixtures.launch.network import *; from fixtures.matrix.link import Link"
+MEASURES = "import sys; from fixtures.launch.rank_links import *; from fixtures.matrix.link import Link"
 MEASURE = f"{MEASURES}; print(measure_link(Link(bits_per_s={RATE})).words)"
 
 

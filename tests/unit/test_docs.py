@@ -136,7 +136,9 @@ def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
             assert documented[option] == f"{default:g}", option
 
 
-@pytest.mark.parametrize("command", ["promote", "drift", "backtest", "compare", "fleet", "report", "explain", "bisect"])
+@pytest.mark.parametrize(
+    "command", ["promote", "drift", "backtest", "compare", "fleet", "predict", "report", "explain", "bisect"]
+)
 def test_the_options_of_a_command_are_in_the_reference(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])

@@ -103,7 +103,9 @@ def test_the_interfaces_of_one_machine_are_not_checked_because_its_ranks_use_the
 
 def test_an_interface_for_gloo_has_its_whole_name(machine: Path) -> None:
     check({"GLOO_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "mlx4_0"}, "gloo", machines=2, sys_class=machine)
-    with pytest.raises(BadNetwork, match=r"^GLOO_SOCKET_IFNAME=eth: this machine has eth0, eth1, ib0, lo$"):
+    with pytest.raises(
+        BadNetwork, match=r"^GLOO_SOCKET_IFNAME=eth: no interface is called eth; this machine has eth0, eth1, ib0, lo$"
+    ):
         check({"GLOO_SOCKET_IFNAME": "eth"}, "gloo", machines=2, sys_class=machine)
 
 

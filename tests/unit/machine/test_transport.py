@@ -127,6 +127,7 @@ def test_another_transport_is_named_with_its_channels(name: str, log: str, says:
         ("ib", logs.IB_WITHOUT_GPUDIRECT),
         ("ib_gpudirect", logs.IB_WITH_GPUDIRECT),
         ("native", V2_21_SOCKET),
+        ("shm", V2_14 + V2_21_SOCKET),  # host memory inside each machine
     ],
 )
 def test_rdma_between_machines_passes(name: str, log: str) -> None:

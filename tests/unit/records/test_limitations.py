@@ -82,6 +82,11 @@ def over(*transports: str, interconnect: str = "native") -> list[TestRecord]:
     ]
 
 
+def test_a_network_between_machines_is_no_detour() -> None:
+    (test,) = over("NET/Socket")
+    assert said(environment(), [msgspec.structs.replace(test, world="16gpu_2node")]) == []
+
+
 def test_nccl_may_leave_peer_to_peer_out_though_the_gpus_can() -> None:
     says = "p2p: NCCL uses SHM instead of peer-to-peer (NCCL_P2P_DISABLE=1)"
     assert said(environment(), over("SHM/direct/direct", "SHM/direct/direct")) == [says]

@@ -1,0 +1,107 @@
+"""Validation of ``python -m fixtures predict``, for docs/studies/prediction.md.
+
+python -m studies.prediction            the tables, from the records in baselines/
+python -m studies.prediction FOLDER     from other records, in folders by instance
+
+Each record predicts what the records of other sizes measured, over the same interconnect; none is fitted to what it
+predicts. ``native to shm``: a record over NVLink, with the all-reduce canaries of one through host memory, predicts the
+latter.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+
+from fixtures.records.prediction import ASSUMED, CannotPredict, Measured, cluster_of, measured_parts, read_measured
+from fixtures.records.schema import FullRecord, known
+from fixtures.stats.step_model import predict
+
+BASELINES = Path(__file__).parent.parent / "baselines"
+WORKLOAD = "vit_l_32"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """One config of one record, predicted from another.
+
+    unchanged_percent: the error of saying that the step takes as long as in the record that it is predicted from.
+    """
+
+    how: str
+    config: str
+    error_percent: float
+    unchanged_percent: float
+    inside: bool
+
+
+def cases(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
+    """All pairs of records of one interconnect and different sizes, then those of ``links``."""
+    records = [read_measured(file) for file in sorted(folder.glob("*/*.json"))]
+    having = [(record, parts) for record in records if (parts := _parts(record, workload))]
+    for _, parts in having:
+        for other, theirs in having:
+            n, m = parts[0].parts.ranks, theirs[0].parts.ranks
+            if parts[0].interconnect == theirs[0].interconnect and n != m:
+                yield from _compared(f"{parts[0].interconnect}, {n} to {m}", parts, other, m)
+            elif parts[0].interconnect == "native" and theirs[0].interconnect != "native" and n == m:
+                links = cluster_of(other, theirs[0].interconnect, n)
+                over = [replace(one, cluster=links) for one in parts]
+                yield from _compared(f"native to {theirs[0].interconnect}, on {n}", over, other, m)
+
+
+def _parts(record: FullRecord, workload: str) -> list[Measured]:
+    if not any(benchmark.extra_info.workload == workload for benchmark in record.benchmarks):
+        return []
+    try:
+        return measured_parts(record, workload=workload)
+    except CannotPredict as error:
+        print(f"left out: {error}", file=sys.stderr)
+        return []
+
+
+def _compared(how: str, parts: Sequence[Measured], other: FullRecord, ranks: int) -> Iterator[Case]:
+    for benchmark in other.benchmarks:
+        info = benchmark.extra_info
+        if info.workload != parts[0].workload or known(info.world_size) != ranks:
+            continue
+        for one in parts:
+            if one.config == known(info.config):
+                actual_s = math.exp(fmean(map(math.log, info.launch_medians_s)))
+                found = predict(
+                    one.parts, ranks, replace(one.cluster, gpus_per_node=max(ranks, one.parts.ranks)), "ring", ASSUMED
+                )
+                yield Case(
+                    how=how,
+                    config=one.config,
+                    error_percent=100 * (found.step_s / actual_s - 1),
+                    unchanged_percent=100 * (one.step_s / actual_s - 1),
+                    inside=found.low_s <= actual_s <= found.high_s,
+                )
+
+
+def main(arguments: Sequence[str]) -> None:
+    found = list(cases(Path(arguments[0])) if arguments else cases())
+    titles = ("from, to", "predictions", "within 5 %", "unchanged within 5 %", "in the 90 % interval")
+    print(f"| {' | '.join(titles)} | median error % | unchanged % | largest error % |")
+    print("|---|---|---|---|---|---|---|---|")
+    for how in dict.fromkeys(case.how for case in found):
+        of = [case for case in found if case.how == how]
+        worst = max(of, key=lambda case: abs(case.error_percent))
+        cells = (
+            how,
+            len(of),
+            sum(abs(case.error_percent) <= 5 for case in of),
+            sum(abs(case.unchanged_percent) <= 5 for case in of),
+            sum(case.inside for case in of),
+            f"{median(case.error_percent for case in of):+.1f}",
+            f"{median(case.unchanged_percent for case in of):+.1f}",
+            f"{worst.error_percent:+.1f} (`{worst.config}`)",
+        )
+        print(f"| {' | '.join(map(str, cells))} |")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

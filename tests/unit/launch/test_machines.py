@@ -1,0 +1,115 @@
+"""Machines of a run: what is compared between them, and how requests to one end."""
+
+import socket
+from collections.abc import Callable, Iterator
+from threading import Thread
+
+import pytest
+
+from fixtures.launch.channel import Channel, Frame
+from fixtures.launch.connection import Listener, connect
+from fixtures.launch.machines import LostMachine, Machine, differences
+
+OURS = {
+    "host": "a",
+    "namespace": "1",
+    "torch": "2.15.0",
+    "NCCL": "2.28.9",
+    "Python": "3.12.3",
+    "ddp-perf": "0123",
+    "my_project.training": "4567",
+    "devices": "8 x NVIDIA H200",
+}
+
+
+@pytest.fixture
+def far() -> Iterator[tuple[Machine, Channel]]:
+    """A machine, and the end of its follower."""
+    ours, theirs = socket.socketpair()
+    machine, channel = Machine(1, {"host": "b", "namespace": "2"}, ours), Channel(theirs)
+    yield machine, channel
+    machine.end(0)
+    channel.close()
+
+
+def answering(channel: Channel, answer: Callable[[Frame], Frame | None]) -> None:
+    """A follower that answers one request, or closes its connection."""
+
+    def serve() -> None:
+        request = channel.receive()
+        assert request is not None
+        if (frame := answer(request)) is None:
+            channel.close()
+        else:
+            channel.send({"number": request["number"], **frame})
+
+    Thread(target=serve, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("torch", "2.14.0", "b has torch 2.14.0, a has 2.15.0: install one version on all"),
+        ("NCCL", "2.27.5", "b has NCCL 2.27.5, a has 2.28.9: install one version on all"),
+        ("devices", "4 x NVIDIA H200", "b has devices 4 x NVIDIA H200, a has 8 x NVIDIA H200: a run measures machines"),
+        ("ddp-perf", "89ab", "b has other code of ddp-perf than a: check out one revision on all"),
+        ("my_project.training", "missing", "b has other code of my_project.training than a: copy it"),
+    ],
+)
+def test_what_differs_between_machines_is_named(name: str, value: str, line: str) -> None:
+    (found,) = differences(OURS, {**OURS, "host": "b", "namespace": "2", name: value}, "a", "b")
+    assert found.startswith(line)
+
+
+def test_the_same_on_another_host_is_no_difference() -> None:
+    assert differences(OURS, {**OURS, "host": "b", "namespace": "2"}, "a", "b") == []
+
+
+def test_a_machine_answers_requests(far: tuple[Machine, Channel]) -> None:
+    machine, channel = far
+    answering(channel, lambda request: {"value": request["arguments"]["rank"] + 1})
+    assert machine.ask("exit_fault", rank=2) == 3
+    assert machine.lost is None
+
+
+def test_the_answer_to_an_interrupted_request_is_left_out(far: tuple[Machine, Channel]) -> None:
+    machine, channel = far
+    channel.send({"number": 0, "value": "late"})
+    answering(channel, lambda request: {"value": "in time"})
+    assert machine.ask("silence_s") == "in time"
+
+
+def test_what_a_machine_cannot_do_has_its_name(far: tuple[Machine, Channel]) -> None:
+    machine, channel = far
+    answering(channel, lambda request: {"error": "no space left"})
+    with pytest.raises(OSError, match=r"^on b \(machine 1\): no space left$"):
+        machine.ask("start")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [(None, "was lost: its connection was closed"), ({"gone": "ended: Interrupted SIGTERM"}, "ended: Interrupted SIG")],
+)
+def test_a_machine_that_leaves_is_lost(answer: Frame | None, says: str, far: tuple[Machine, Channel]) -> None:
+    machine, channel = far
+    answering(channel, lambda request: answer)
+    with pytest.raises(LostMachine, match=rf"^b \(machine 1\) {says}"):
+        machine.ask("silence_s")
+    assert machine.is_lost()
+
+
+def test_a_machine_that_does_not_answer_in_time_is_lost(far: tuple[Machine, Channel]) -> None:
+    machine, _ = far
+    with pytest.raises(LostMachine, match=r"did not answer for 0.01 s"):
+        machine.ask("silence_s", timeout_s=0.01)
+
+
+def test_a_connection_without_the_token_is_dropped() -> None:
+    listener = Listener("127.0.0.1")
+    ends = [connect("127.0.0.1", listener.port, {"token": token}, 5) for token in ("guess", listener.token)]
+    assert listener.accept(5) is None
+    accepted = listener.accept(5)
+    assert accepted is not None
+    for end in (*ends, accepted[0]):
+        end.close()
+    listener.close()
