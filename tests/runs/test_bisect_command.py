@@ -1,11 +1,14 @@
-"""``python -m fixtures bisect``: what it refuses before anything is launched."""
+"""``python -m fixtures bisect``: what it refuses, and a real search through one commit on live ranks."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests import forked
 from tests.command_line import ROOT, Outcome
+from tests.command_line import run as on_live_ranks
 from tests.e2e.test_against import JOB, checkout, git
 
 OWN = "--workload=my_job.training:workload"
@@ -21,6 +24,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         git(top, "commit", "--quiet", "--all", f"--message=change {number}")
         git(top, "tag", f"v{number}")
     git(top, "checkout", "--quiet", "v1")
+    (top / "hook_has_run").unlink()  # bisect runs no hook of the repository
     return top
 
 
@@ -54,3 +58,32 @@ def test_a_folder_without_git_is_said(tmp_path: Path) -> None:
     outcome = bisect(tmp_path, "--good=v0", "--bad=v1", OWN)
     assert outcome.exit_code == 2
     assert "error: git finds no repository for my_job.training: fatal: not a git repository" in outcome.errors
+
+
+def test_the_slow_commit_is_found_and_nothing_is_left(repository: Path, tmp_path: Path) -> None:
+    outcome = on_live_ranks(
+        *(
+            sys.executable,
+            "-m",
+            "fixtures",
+            "bisect",
+            "--good=v0",
+            "--bad=v1",
+            OWN,
+            "--pairs=2",
+            "--json",
+            "-k",
+            "1cpu-ddp]",
+        ),
+        *("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4"),
+        variables={"PYTHONPATH": f"{ROOT}:{repository / 'src'}", "TMPDIR": str(tmp_path), "PYTEST_ADDOPTS": ""},
+    )
+    assert outcome.exit_code == 0, outcome.errors
+    result = json.loads(outcome.output)
+    assert [commit["name"] for commit in result["found"]] == [git(repository, "rev-parse", "v1").strip()]
+    low, high = result["comparisons"][0]["interval_percent"]
+    assert low < result["comparisons"][0]["change_percent"] < high
+    assert result["comparisons"][0]["change_percent"] > 100
+    assert list(tmp_path.glob("ddp-*")) == []
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert git(repository, "status", "--short") == ""
