@@ -136,14 +136,20 @@ class Machines:
         subprocess.run(command, check=True, capture_output=True)
 
 
-@contextlib.contextmanager
-def machines(count: int, folder: Path) -> Iterator[Machines]:
-    """Context with so many machines; skips the test where there can be none."""
-    if shutil.which("ip") is None:
-        pytest.skip("ip of iproute2 is not installed")
+def require_namespaces() -> None:
+    """Skip the test where network namespaces cannot be made and joined."""
+    for program in ("ip", "tc"):
+        if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+            pytest.skip(f"{program} of iproute2 is not installed")
     try_one = ["unshare", "--user", "--map-root-user", "--net", "true"]
     if subprocess.run(try_one, capture_output=True, check=False).returncode:
         pytest.skip("this user may not make network namespaces")
+
+
+@contextlib.contextmanager
+def machines(count: int, folder: Path) -> Iterator[Machines]:
+    """Context with so many machines; skips the test where there can be none."""
+    require_namespaces()
     made = Machines(count, folder)
     try:
         yield made

@@ -19,6 +19,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.link import Link
 from fixtures.matrix.worlds import World
+from tests.machines import require_namespaces
 
 ROOT = Path(__file__).parents[2]
 RATE = 100 * 10**6
@@ -37,6 +38,7 @@ def qdiscs() -> str:
 @pytest.fixture(scope="module")
 def linked() -> Iterator[RankSets]:
     """Three ranks, each behind a link."""
+    require_namespaces()
     sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
     yield sets
     sets.close()
@@ -114,6 +116,7 @@ if __name__ == "__main__":
 
 def test_a_user_without_rights_gets_a_user_namespace() -> None:
     """Its ranks can be looked at and ended like others: the reaper finds them by their environment."""
+    require_namespaces()
     done = without_rights(sys.executable, "-c", UNPRIVILEGED)
     if done.returncode and "may not make a network namespace" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
@@ -146,6 +149,7 @@ def test_a_missing_program_is_named() -> None:
 
 
 def test_the_delay_is_measured_or_the_kernels_lack_of_netem_is_named() -> None:
+    require_namespaces()
     delay_s = 0.002
     found: str | None = None
     measured = None

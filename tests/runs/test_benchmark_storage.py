@@ -13,6 +13,7 @@ import pytest
 from tests.command_line import QUICK, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.forked import pytest as forked_pytest
+from tests.machines import require_namespaces
 from tests.saved_records import Record, edit, forget_canaries, ids_in, records_of
 from tests.workloads_for_tests import STEP_MS
 
@@ -103,6 +104,7 @@ def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]
 
 
 def test_a_record_behind_a_link_is_of_another_instance(first: tuple[Outcome, Path], storage: Path) -> None:
+    require_namespaces()
     (instance,) = (folder.name for folder in storage.iterdir())
     linked = pytest_perf(
         storage, *SCALING, "-k", "single", "--link", "0.1gbit", "--benchmark-save=linked", variables=STEADY
