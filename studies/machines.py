@@ -30,7 +30,7 @@ _WRONG_INTERFACE = {"GLOO_SOCKET_IFNAME": "eth9"}
 
 def _kill(two: Machines) -> None:
     """SIGKILL every process of machine 1."""
-    for pid in _processes_of(two, 1):
+    for pid in two.processes(1):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -41,7 +41,7 @@ def _cut(two: Machines) -> None:
 
 def _stop(two: Machines) -> None:
     """SIGSTOP every process of machine 1, as a host that swaps or is frozen."""
-    for pid in _processes_of(two, 1):
+    for pid in two.processes(1):
         os.kill(pid, signal.SIGSTOP)
 
 
@@ -65,19 +65,6 @@ SCENARIOS: dict[str, tuple[int, tuple[str, ...], Callable[[Machines], None]]] = 
     "other_code": (2, _THROUGHPUT, _nothing),
     "interface": (2, _THROUGHPUT, _nothing),
 }
-
-
-def _processes_of(made: Machines, index: int) -> list[int]:
-    namespace = made.namespace(index)
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != made.holder(index):
-            try:
-                if (entry / "ns" / "net").readlink() == namespace:
-                    found.append(int(entry.name))
-            except OSError:  # it has exited
-                pass
-    return found
 
 
 def _root(scenario: str, index: int, folder: Path) -> Path:

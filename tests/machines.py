@@ -82,13 +82,17 @@ class Machines:
         """The beginning of a command that runs on a machine."""
         return ("nsenter", "-t", str(self._machines[index].pid), "--user", "--net", "--uts", "--preserve-credentials")
 
-    def holder(self, index: int) -> int:
-        """The process that holds a machine's namespaces."""
-        return self._machines[index].pid
-
-    def namespace(self, index: int) -> Path:
-        """The network namespace of a machine, as in /proc/PID/ns/net."""
-        return Path(f"/proc/{self.holder(index)}/ns/net").readlink()
+    def processes(self, index: int) -> list[int]:
+        """The processes that run on a machine, but for the one that holds its namespaces."""
+        holder = self._machines[index].pid
+        namespace = Path(f"/proc/{holder}/ns/net").readlink()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != holder:
+                with contextlib.suppress(OSError):  # it has exited
+                    if (entry / "ns" / "net").readlink() == namespace:
+                        found.append(int(entry.name))
+        return found
 
     def cut(self, index: int) -> None:
         """Take down the link of a machine, at the switch: both sides hear nothing more, as from a pulled cable."""
@@ -101,9 +105,10 @@ class Machines:
 
     def close(self) -> None:
         """End everything on the machines, and the machines."""
-        for process in self._running:
+        # torchrun starts pytest in a session of its own, and pytest its ranks.
+        for pid in (pid for index in range(len(self._machines)) for pid in self.processes(index)):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         for process in (*self._running, *self._machines, self._switch):
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -59,6 +59,12 @@ def test_without_the_slow_gpu_none_is(sixteen_hosts: Path) -> None:
     assert "\nnone is slow\n" in outcome.output
 
 
+def test_a_single_host_is_not_called_sound() -> None:
+    outcome = command("fleet", ROOT / "baselines/8x-nvidia-h200-nv18/0001_vit.json")
+    assert outcome.exit_code == 0, outcome.errors
+    assert "1 host, 8 GPUs: hosts not compared, 3 are needed\n\nnothing could be compared\n" in outcome.output
+
+
 def test_json_has_every_unit(sixteen_hosts: Path) -> None:
     result = json.loads(command("fleet", "--json", sixteen_hosts).output)
     units = result["units"]

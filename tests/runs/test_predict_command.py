@@ -68,14 +68,14 @@ def test_wrong_usage(arguments: tuple[str, ...], error: str) -> None:
 def test_a_config_that_does_not_send_its_buckets_cannot_be_predicted() -> None:
     outcome = command("predict", EIGHT, "--config", "powersgd_rank1", *NETWORK)
     assert outcome.exit_code == 2
-    assert outcome.errors.startswith("--config must be one of bucket_10mb, ")
+    assert outcome.errors.startswith(f"{EIGHT}: --config must be one of bucket_10mb, ")
 
 
 def test_a_record_without_the_parts_says_what_to_run(tmp_path: Path) -> None:
     file = write(tmp_path, 1, night(1, benchmark(DDP, 0.1)))
     outcome = command("predict", file)
     assert outcome.exit_code == 2
-    assert "has no config of several ranks: run pytest perf -k 'ddp or no_comm'" in outcome.errors
+    assert outcome.errors == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
 
 
 def test_traces_for_astra_sim_need_one_size(tmp_path: Path) -> None:
