@@ -13,12 +13,17 @@ def test_dot(number):
     pass
 """
 
+EVERY_TEST_IS_SLOW = """
+from fixtures.report import progress
+progress._LONGEST_WITHOUT_NOTE_S = 0
+"""
 
-def run_of_a_hundred(folder: Path, *arguments: str) -> list[str]:
+
+def run_of_a_hundred(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> list[str]:
     """The lines that end in which of a hundred tests it is."""
     (folder / "test_dots.py").write_text(HUNDRED_TESTS)
     own = ("-p", "no:cacheprovider", "-p", "conftest", "-c", "pyproject.toml")
-    outcome = forked_pytest(*own, *arguments, str(folder / "test_dots.py"), variables={"COLUMNS": "80"})
+    outcome = forked_pytest(*own, *arguments, str(folder / "test_dots.py"), variables={"COLUMNS": "80", **(variables or {})})
     assert outcome.exit_code == 0, outcome.output
     return [line for line in outcome.output.splitlines() if "/100]" in line]
 
@@ -41,3 +46,9 @@ def test_with_v_each_test_has_it(tmp_path: Path) -> None:
 
 def test_a_run_without_a_terminal_goes_on_without_it(tmp_path: Path) -> None:
     assert run_of_a_hundred(tmp_path, "-p", "no:terminal") == []
+
+
+def test_in_a_line_of_slow_tests_the_time_left_is_said_every_minute(tmp_path: Path) -> None:
+    (tmp_path / "patient.py").write_text(EVERY_TEST_IS_SLOW)
+    lines = run_of_a_hundred(tmp_path, "-p", "patient", variables={"PYTHONPATH": str(tmp_path)})
+    assert len(lines) == 100

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fixtures.matrix.canaries import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.report.table import report_lines
 from fixtures.session.canaries import CanaryTimes
@@ -26,8 +27,8 @@ def run_of(spread: float, recorded: float) -> Run:
     return run
 
 
-def with_canary(run: Run, before_s: list[float], after_s: list[float]) -> Run:
-    run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s={"copy": before_s}, after_s={"copy": after_s})
+def with_canary(run: Run, before_s: list[float], after_s: list[float], name: str = "copy") -> Run:
+    run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s={name: before_s}, after_s={name: after_s})
     return run
 
 
@@ -41,6 +42,13 @@ def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
 def test_a_canary_that_jumps_is_named_unless_it_is_very_short(times: float, evidence: int) -> None:
     before_s, after_s = ([times * value for value in values] for values in ([1.5, 1.51, 1.52], [1.0, 1.01, 1.02]))
     assert len(disturbances(with_canary(run_of(1.001, 1.001), before_s, after_s))) == evidence
+
+
+@pytest.mark.parametrize(("after_s", "evidence"), [([6.29e-3, 6.28e-3], 0), ([8.0e-3, 8.1e-3], 1)])
+def test_launching_kernels_gets_slower_in_ranks_that_have_trained(after_s: list[float], evidence: int) -> None:
+    """The first: a quick run on one quiet H200."""
+    run = with_canary(run_of(1.001, 1.001), [4.95e-3, 4.80e-3], after_s, HOST)
+    assert len(disturbances(run)) == evidence
 
 
 def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config_is_best() -> None:
