@@ -23,7 +23,8 @@ def run_of_a_hundred(folder: Path, *arguments: str, variables: dict[str, str] | 
     """The lines that end in which of a hundred tests it is."""
     (folder / "test_dots.py").write_text(HUNDRED_TESTS)
     own = ("-p", "no:cacheprovider", "-p", "conftest", "-c", "pyproject.toml")
-    outcome = forked_pytest(*own, *arguments, str(folder / "test_dots.py"), variables={"COLUMNS": "80", **(variables or {})})
+    variables = {"COLUMNS": "80", **(variables or {})}
+    outcome = forked_pytest(*own, *arguments, str(folder / "test_dots.py"), variables=variables)
     assert outcome.exit_code == 0, outcome.output
     return [line for line in outcome.output.splitlines() if "/100]" in line]
 
