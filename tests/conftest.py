@@ -1,12 +1,19 @@
-"""Layers of tests by folder, and live ranks that several test files use."""
+"""Layers of tests by folder, their two processes, and live ranks that several test files use."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from fixtures.launch.rank_sets import RankSets
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+_HERE = Path(__file__).parent
 
 # Processes inherit an ignored signal. A shell starts background jobs with SIGINT ignored, and nohup ignores SIGHUP: the
 # runs that tests interrupt would ignore them too.
@@ -20,11 +27,36 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 SLOW = ("e2e", "mutants", "ranks", "studies")
 
 
+# What changes which tests run, or needs them in one process: then there are no two.
+_ONE_PROCESS = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst", "stepwise")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run all of ``pytest tests`` in two processes (``tests/two_processes.py``), where pytest-xdist is installed."""
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+        del os.environ[name]  # a run that a test starts is no worker
+    option = config.option
+    whole = _HERE in [Path(argument).resolve() for argument in config.args]
+    selected = (
+        any(getattr(option, name, None) for name in _ONE_PROCESS) or getattr(option, "numprocesses", 0) is not None
+    )
+    if whole and not selected and not hasattr(config, "workerinput"):
+        option.dist, option.tx = "loadscope", ["popen"] * 2
+        option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
+
+
+# Any: pytest-xdist's own logger, which has no public type.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
+    from tests.two_processes import Scheduling
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow by its folder."""
-    here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in SLOW:
+        if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
             item.add_marker("slow")
 
 

@@ -1,0 +1,17 @@
+"""How ``pytest tests`` is shared out to two processes by pytest-xdist.
+
+One process runs what measures time or waits for the machine's lock, test after test, so that such tests never run next
+to each other. The other runs everything else, a file at a time, and the first joins in when it is done. xdist's own
+groups (``--dist loadgroup``) are not kept apart by pytest-xdist 3.8 with pytest 9.2.
+"""
+
+from xdist.scheduler import LoadScopeScheduling
+
+ONE_BY_ONE = ("tests/e2e/", "tests/ranks/")
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Tests of ONE_BY_ONE are one unit of work; of other tests each file is."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "one by one" if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]

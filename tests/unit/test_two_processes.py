@@ -1,0 +1,17 @@
+"""Which tests of ``pytest tests`` never run next to each other."""
+
+from tests.two_processes import ONE_BY_ONE, Scheduling
+
+
+def scope(nodeid: str) -> str:
+    """The unit of work to which a test belongs."""
+    return Scheduling._split_scope(object.__new__(Scheduling), nodeid)
+
+
+def test_what_measures_time_is_one_unit_of_work() -> None:
+    assert len({scope(f"{folder}test_{name}.py::test_it[1]") for folder in ONE_BY_ONE for name in "ab"}) == 1
+
+
+def test_each_file_of_other_tests_is_a_unit_of_its_own() -> None:
+    names = ("tests/unit/stats/test_verdict.py", "tests/unit/stats/test_prior.py", "tests/mutants/test_hooks.py")
+    assert [scope(f"{name}::test_it[a::b]") for name in names] == [*names]
