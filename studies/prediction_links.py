@@ -60,7 +60,7 @@ class _Layers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
-            x = layer(_Asleep.apply(x))  # type: ignore[no-untyped-call]  # of torch
+            x = layer(_Asleep.apply(x))
         return x
 
 
