@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 HEALTHY = "healthy"
+# A variable that names a file: each fault appends its kind and the time at which it happens.
+FAULTS_LOG = "DDP_PERF_STUDIES_FAULTS"
 _NAME = re.compile(r"(?P<kind>[a-z0-9_]+)__r(?P<rank>\d+)_s(?P<step>\d+)_\d+")
 _calls: Counter[str] = Counter()
 _kept: list[object] = []
@@ -105,6 +107,9 @@ def _loss(name: str, fault: Planted, model: "nn.Module", inputs: "Tensor") -> "T
     step, rank = _calls[name], distributed.get_rank()
     _calls[name] += 1
     if step == fault.step and rank == fault.rank:
+        if FAULTS_LOG in os.environ and fault.kind != HEALTHY:
+            with open(os.environ[FAULTS_LOG], "a") as log:  # noqa: PTH123
+                log.write(f"{fault.kind} {time.time()}\n")
         KINDS[fault.kind].act()
     loss: Tensor = model(inputs).square().mean()
     return loss

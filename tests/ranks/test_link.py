@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,8 +24,9 @@ from tests.machines import require_namespaces
 
 ROOT = Path(__file__).parents[2]
 RATE = 100 * 10**6
-BEHIND = INTERCONNECTS["native"].behind(Link(bits_per_s=RATE))
-ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
+LINK = Link(bits_per_s=RATE)
+BEHIND = INTERCONNECTS["native"].behind(LINK)
+TWO = World(backend="gloo", size=2)
 MEASURES = "import sys; from fixtures.launch.rank_links import *; from fixtures.matrix.link import Link"
 MEASURE = f"{MEASURES}; print(measure_link(Link(bits_per_s={RATE})).words)"
 
@@ -92,37 +94,47 @@ def without_rights(*code: str) -> subprocess.CompletedProcess[str]:
     if os.geteuid() == 0:
         if setpriv is None:
             pytest.skip("setpriv is missing, which takes root's rights away")
-        code = (setpriv, "--bounding-set=-net_admin,-sys_admin", *code)
+        code = (setpriv, "--bounding-set=-net_admin,-sys_admin,-sys_ptrace", *code)
     return subprocess.run(
         code, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
 
 
 UNPRIVILEGED = """
-import json
+import json, os, subprocess, sys
 from fixtures.launch import reaper
-from fixtures.launch.rank_sets import RankSets
-from tests.ranks.test_link import BEHIND, ONE
+from fixtures.launch.rank_links import Network
+from tests.ranks.test_link import LINK
 
-if __name__ == "__main__":
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
-    (ranks,) = sets.of(BEHIND)
-    seen = ranks.run(ONE, "tests.ranks.rank_link:interfaces", {}, doing="looking")
-    found = len(sets.processes())
-    sets.close()
-    print(json.dumps([seen, found]))
+INSIDE = '''
+import json, socket, sys
+from fixtures.launch.link_setup import enter
+enter(sys.argv[1:])
+print(json.dumps([name for _, name in socket.if_nameindex()]), flush=True)
+sys.stdin.read()
+'''
+network = Network(LINK, 1)
+rank = subprocess.Popen(
+    [sys.executable, "-c", INSIDE, *network.namespaces(0)],
+    env={**os.environ, reaper.MARKER: "of this test"},
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+)
+seen = json.loads(rank.stdout.readline())
+found = reaper.processes_of("of this test")
+left = reaper.end(lambda: reaper.processes_of("of this test"))
+print(json.dumps([seen, found == [rank.pid], left, rank.wait(10)]))
 """
 
 
 def test_a_user_without_rights_gets_a_user_namespace() -> None:
-    """Its ranks can be looked at and ended like others: the reaper finds them by their environment."""
+    """Processes in it can be looked at and ended like others: the reaper finds them by their environment."""
     require_namespaces()
     done = without_rights(sys.executable, "-c", UNPRIVILEGED)
     if done.returncode and "may not make a network namespace" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
-    seen, found = json.loads(done.stdout)
-    assert seen == [["lo", "eth0"]]
-    assert found >= 1
+    assert done.stdout, done.stderr
+    assert json.loads(done.stdout) == [["lo", "eth0"], True, [], -signal.SIGKILL]
 
 
 def test_a_machine_that_forbids_namespaces_is_told_what_does() -> None:

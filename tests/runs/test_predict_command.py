@@ -78,6 +78,43 @@ def test_a_record_without_the_parts_says_what_to_run(tmp_path: Path) -> None:
     assert outcome.errors == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
 
 
+def changed(tmp_path: Path, **info: object) -> Path:
+    """The record of two GPUs with other values in each test."""
+    record = json.loads(TWO.read_text())
+    for one in record["benchmarks"]:
+        one["extra_info"].update(info)
+    file = tmp_path / "changed.json"
+    file.write_text(json.dumps(record))
+    return file
+
+
+def test_a_world_of_several_machines_is_no_node(tmp_path: Path) -> None:
+    outcome = command("predict", changed(tmp_path, world="2gpu_2node"), *NETWORK)
+    assert outcome.exit_code == 2
+    assert outcome.errors.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
+
+
+def test_a_record_without_the_all_reduces_of_its_world_says_what_to_run(tmp_path: Path) -> None:
+    record = json.loads(TWO.read_text())
+    del record["canaries"]
+    (tmp_path / "without.json").write_text(json.dumps(record))
+    outcome = command("predict", tmp_path / "without.json", *NETWORK)
+    assert outcome.exit_code == 2
+    assert outcome.errors.endswith("it has no canaries; add perf/test_collectives.py to the run\n")
+
+
+def test_ranks_behind_links_of_their_own_share_nothing(tmp_path: Path) -> None:
+    """So the interval is narrower than where they share the host's memory."""
+    shm = json.loads((ROOT / "baselines/2x-nvidia-h200-nv18-shm/0002_vit.json").read_text())
+    widths = []
+    for link in ({}, {"link": {"bits_per_s": 10**9, "delay_s": 0, "data_bits_per_s": 9e8, "round_trip_s": 1e-5}}):
+        (tmp_path / "links.json").write_text(json.dumps(shm | link))
+        asked = (tmp_path / "links.json", "--gpus", "8", "--gpus-per-node", "8", "--config", "ddp", "--json")
+        (one, *_) = json.loads(command("predict", *asked).output)["predictions"]
+        widths.append(one["high_s"] - one["low_s"])
+    assert widths[1] < 0.7 * widths[0]
+
+
 def test_traces_for_astra_sim_need_one_size(tmp_path: Path) -> None:
     outcome = command("predict", EIGHT, "--gpus", "16", *NETWORK, "--chakra", tmp_path / "traces")
     assert outcome.exit_code == 0, outcome.errors

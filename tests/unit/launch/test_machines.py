@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from fixtures.launch.channel import Channel, Frame
-from fixtures.launch.connection import Listener, connect
+from fixtures.launch.connection import Listener, connect, interface_variables
 from fixtures.launch.machines import LostMachine, Machine, differences
 
 OURS = {
@@ -113,3 +113,11 @@ def test_a_connection_without_the_token_is_dropped() -> None:
     for end in (*ends, accepted[0]):
         end.close()
     listener.close()
+
+
+@pytest.mark.parametrize(("named", "taken"), [("", "lo"), ("eth7", "eth7")])
+def test_gloo_takes_the_interface_of_the_address_unless_the_variable_names_one(
+    named: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", named)
+    assert interface_variables("127.0.0.1") == {"GLOO_SOCKET_IFNAME": taken}

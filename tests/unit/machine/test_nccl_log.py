@@ -109,6 +109,17 @@ def test_channels_are_counted_by_kind(log: str, channels: int | None, nvls: int 
             {"2 -> 3": {"P2P/CUMEM": "0"}, "3 -> 0": {"NET/IB/GDRDMA/Shared": "5"}},
             id="2.27-shared-buffers",
         ),
+        pytest.param(
+            logs.RCCL_OFI,
+            {"0 -> 2": {"P2P/IPC": "3"}, "4092 -> 0": {"NET/AWS Libfabric/GDRDMA": "0"}},
+            id="rccl-plugin-with-a-space-in-its-name",
+        ),
+        pytest.param(logs.OFI_WITHOUT_GPUDIRECT, {"1 -> 0": {"NET/AWS Libfabric": "0-1"}}, id="efa"),
+        pytest.param(
+            logs.OFI,
+            {"0 -> 1": {"NET/Libfabric/GDRDMA": "0"}, "3 -> 0": {"NET/Libfabric/GDRDMA": "0-1"}},
+            id="efa-later",
+        ),
         pytest.param("", {}, id="nothing"),
     ],
 )
@@ -122,6 +133,9 @@ def test_each_pair_has_its_transports_with_their_channels(log: str, pairs: dict[
         (logs.V2_20_OR_NEAR_IB, True),
         (logs.V2_8_OR_NEAR, True),
         (logs.IB_WITHOUT_GPUDIRECT, False),
+        (logs.RCCL_OFI, True),
+        (logs.OFI_WITHOUT_GPUDIRECT, False),
+        (logs.OFI, True),
         (logs.V2_20_OR_NEAR_IB + logs.IB_WITHOUT_GPUDIRECT, False),
         (logs.V2_22_CUMEM, None),
     ],

@@ -55,6 +55,17 @@ def test_ports_are_read_in_the_order_of_their_numbers(machine: Path) -> None:
         {"NCCL_NET": "Socket"},
         {"NCCL_NET": "IB"},
         {"NCCL_NET": "AWS Libfabric"},
+        {"NCCL_IB_HCA": ""},
+        {"NCCL_IB_HCA": "="},  # no name: every device, as without the variable
+        {"NCCL_IB_HCA": "mlx5_0:1:0:0"},  # with rail and plane
+        {"NCCL_IB_HCA": "mlx5_0:,mlx5_1"},
+        {"NCCL_IB_GID_INDEX": "0x3"},
+        {"NCCL_IB_GID_INDEX": "-2"},
+        {"NCCL_IB_GID_INDEX": "7", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"},  # InfiniBand needs no GID
+        {"NCCL_SOCKET_IFNAME": "^lo"},
+        {"NCCL_SOCKET_IFNAME": "=eth0"},
+        {"NCCL_SOCKET_IFNAME": "eth0:1"},
+        {"NCCL_SOCKET_IFNAME": "^"},  # one character: NCCL ignores it
     ],
 )
 def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine: Path) -> None:
@@ -73,13 +84,20 @@ def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine
         ({"NCCL_IB_HCA": "=mlx5"}, "no RDMA port is called mlx5;"),
         ({"NCCL_IB_HCA": "^mlx5"}, "leaves no RDMA port"),
         ({"NCCL_IB_HCA": "mlx5_2"}, "none of these ports is active, so NCCL would use sockets"),
-        ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, it has 0, 3"),
+        ({"NCCL_IB_HCA": "^"}, "leaves no RDMA port"),
+        ({"NCCL_IB_HCA": "^mlx5_0,mlx5_1,mlx5_10"}, "none of these ports is active"),
+        ({"NCCL_IB_HCA": "mlx5_0:x"}, "no RDMA port is called mlx5_0:x;"),
+        ({"NCCL_IB_HCA": "mlx5_0 mlx5_1"}, "no RDMA port is called mlx5_0 mlx5_1;"),
+        ({"NCCL_IB_HCA": "mlx5_0,mlx5_2"}, "mlx5_2 is not active, so NCCL would leave it out; see ibstat"),
+        ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, but 0, 3"),
+        ({"NCCL_IB_GID_INDEX": "99"}, "port mlx5_10:1 has no GID 99, but 0, 3"),
         ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is no index"),
         (
             {"NCCL_SOCKET_IFNAME": "eth0,ens5"},
             "NCCL_SOCKET_IFNAME=eth0,ens5: no interface is called ens5; this machine has eth0, eth1, ib0, lo",
         ),
         ({"NCCL_SOCKET_IFNAME": "=eth"}, "no interface is called eth;"),
+        ({"NCCL_SOCKET_IFNAME": "ETH0"}, "no interface is called ETH0;"),
         ({"NCCL_SOCKET_IFNAME": "^lo,eth,ib"}, "leaves no interface"),
         ({"NCCL_NET": "IB", "NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE=1 excludes RDMA"),
     ],
@@ -139,3 +157,17 @@ def test_the_network_has_the_name_of_its_links_and_rates(variables: dict[str, st
 
 def test_gloo_uses_sockets(machine: Path) -> None:
     assert network_name({}, "gloo", sys_class=machine) == "socket"
+
+
+def test_the_link_of_efa_is_no_roce_and_needs_a_plugin(tmp_path: Path) -> None:
+    device = tmp_path / "infiniband" / "rdmap0s6"
+    (device / "ports" / "1").mkdir(parents=True)
+    (device / "device").mkdir()
+    (tmp_path / "drivers" / "efa").mkdir(parents=True)
+    (device / "device" / "driver").symlink_to(tmp_path / "drivers" / "efa")
+    for file, text in (("link_layer", "Unknown"), ("state", "4: ACTIVE"), ("rate", "100 Gb/sec (4X EDR)")):
+        (device / "ports" / "1" / file).write_text(f"{text}\n")
+    assert network_name({}, "nccl", sys_class=tmp_path) == "efa-1x100gbit"
+    check({"NCCL_NET": "AWS Libfabric", "NCCL_IB_GID_INDEX": "3"}, "nccl", machines=2, sys_class=tmp_path)
+    with pytest.raises(BadNetwork, match=r"rdmap0s6:1 is EFA, which NCCL uses with a plugin only$"):
+        check_rdma({}, sys_class=tmp_path)
