@@ -7,7 +7,7 @@ has unusual hooks that every check here must pass.
 import gc
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,19 +18,30 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.cases.injected import MANY_SHAPES
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
 from tests.mutants.hooks import BF16, FP16, Bucket, Mean, _hook, _mean, average, done, ranks, total
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
+# Hook -> the shapes of the parameters with which it is caught, if they are not the usual ones.
+SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
 SOUND: list[Hook] = []
 
 
-def caught_by(check: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:  # Any: fields of Hook
+def caught_by(
+    check: Check,
+    shapes: Sequence[Sequence[int]] = (),
+    **claim: Any,  # fields of Hook
+) -> Callable[[Callable[[], Mean]], Hook]:
+    """shapes: of the parameters; empty: the usual ones."""
+
     def enter(make: Callable[[], Mean]) -> Hook:
         made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})
         CAUGHT_BY[made.name] = check
+        if shapes:
+            SHAPES_FOR[made.name] = shapes
         return made
 
     return enter
@@ -370,6 +381,17 @@ def bf16_a_thousandth_too_large() -> Mean:
 def bf16_half_a_thousandth_too_small() -> Mean:
     """The same, half as far off."""
     return lambda bucket: average(bucket.buffer() * 0.9995, torch.bfloat16)
+
+
+@caught_by(Check.DDP_OPTIONS, shapes=MANY_SHAPES)
+def has_memory_for_30_buckets() -> Mean:
+    """Buckets beyond those for which it has made room get zeros."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer())
+        return out if bucket.index() < 30 else torch.zeros_like(out)
+
+    return mean
 
 
 # ---- sound, and unusual
