@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
-from fixtures.gradients.cases.injected import KINDS, SHAPES, kinds_for
+from fixtures.gradients.cases.injected import KINDS, MANY_SHAPES, SHAPES, kinds_for
 from fixtures.gradients.every_check import MANY_STEPS
 from fixtures.gradients.fixtures import PromiseCheck, skip_repetition
 from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.promises import PROMISES
 from fixtures.matrix.worlds import parse_world
 from fixtures.session.settings import SETTINGS
 
@@ -53,6 +54,17 @@ def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_ho
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
     skip_unless_it_runs(large_world, large_hook)
     promise(large_world, Check.LARGE, hook=large_hook)
+
+
+def test_gradients_of_four_ranks(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
+    """Many small buckets, and one of 35,000 elements; that of the test above is large."""
+    skip_unless_it_runs(large_world, large_hook)
+    if not PROMISES[find_hook(large_hook).promise].any_gradient:
+        skip_repetition("the tests of PowerSGD inject gradients of a kind that it can compress")
+    kinds = kinds_for(eight_bits=find_hook(large_hook).eight_bits, option="bucket_1kb")
+    asked = {"shapes": MANY_SHAPES, "kinds": kinds, "seed": 0}
+    for option in ("bucket_1kb", "default"):
+        promise(large_world, Check.DDP_OPTIONS, hook=large_hook, option=option, **asked)
 
 
 @pytest.mark.two_worlds

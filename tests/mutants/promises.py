@@ -157,6 +157,25 @@ def remembers_in_8_bits() -> Mean:
     return sparse(keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
 
 
+_OF_ANY_MODULE: dict[int, Tensor] = {}
+
+
+@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+def shares_its_memory_with_other_modules() -> Mean:
+    """Remembers by bucket index, for all modules together."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        left = _OF_ANY_MODULE.get(bucket.index())
+        values = (
+            bucket.buffer().clone() if left is None or left.shape != bucket.buffer().shape else bucket.buffer() + left
+        )
+        out = largest(values, 0.2)
+        _OF_ANY_MODULE[bucket.index()] = values - out
+        return average(out)
+
+    return mean
+
+
 # ---- without bias
 
 
@@ -210,6 +229,17 @@ def sends_a_twentieth_at_random_as_it_is() -> Mean:
 
     def mean(bucket: Bucket) -> Tensor:
         return average(torch.where(torch.rand(bucket.buffer().shape, generator=own) < 0.05, bucket.buffer(), 0))
+
+    return mean
+
+
+@caught_by(Check.UNBIASED, **UNBIASED)
+def rounds_what_is_small_to_zero() -> Mean:
+    """Has no codes below 2^-14, which few normal gradients are."""
+    own = Generator().manual_seed(5)
+
+    def mean(bucket: Bucket) -> Tensor:
+        return average(torch.where(bucket.buffer().abs() < 2.0**-14, 0, stochastic(bucket.buffer(), own)))
 
     return mean
 

@@ -4,8 +4,10 @@ To add one, write it under ``@caught_by`` with the check that must catch it and 
 has unusual hooks that every check here must pass.
 """
 
+import gc
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,22 +15,45 @@ import numpy
 import torch
 from torch import Tensor, distributed
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.cases.injected import MANY_SHAPES
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
 from tests.mutants.hooks import BF16, FP16, Bucket, Mean, _hook, _mean, average, done, ranks, total
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
+# Hook -> the shapes of the parameters with which it is caught, if they are not the usual ones.
+SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
 SOUND: list[Hook] = []
 
 
-def caught_by(check: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:  # Any: fields of Hook
+def caught_by(
+    check: Check,
+    shapes: Sequence[Sequence[int]] = (),
+    **claim: Any,  # fields of Hook
+) -> Callable[[Callable[[], Mean]], Hook]:
+    """shapes: of the parameters; empty: the usual ones."""
+
     def enter(make: Callable[[], Mean]) -> Hook:
         made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})
         CAUGHT_BY[made.name] = check
+        if shapes:
+            SHAPES_FOR[made.name] = shapes
         return made
+
+    return enter
+
+
+def caught_by_hook(check: Check) -> Callable[[Callable[[DistributedDataParallel], DdpHook]], Hook]:
+    """For a hook that is built with its DDP module."""
+
+    def enter(make: Callable[[DistributedDataParallel], DdpHook]) -> Hook:
+        name = f"{make.__module__}:{make.__name__}"
+        CAUGHT_BY[name] = check
+        return Hook(name=name, build=lambda ddp: (None, make(ddp)), promise="mean", wire_dtype="gradient")
 
     return enter
 
@@ -138,7 +163,51 @@ def leaves_gradients_on() -> Mean:
     return mean
 
 
+@caught_by(Check.DDP_OPTIONS)
+def leaves_the_garbage_collector_off() -> Mean:
+    """Turns it off for speed."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        gc.disable()
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.DDP_OPTIONS)
+def freezes_a_weight() -> Mean:
+    """Takes a weight out of the training once its gradient is zero."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        bucket.parameters()[0].requires_grad_(False)
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by_hook(Check.DDP_OPTIONS)
+def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
+    """Looks at the module without dropout, and leaves it so."""
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        ddp.module.eval()
+        return done(average(bucket.buffer()))
+
+    return hook
+
+
 # ---- what comes later, or grows
+
+
+@caught_by(Check.MANY_STEPS)
+def leaves_files_open() -> Mean:
+    """Writes a line a bucket to a file that it opens anew."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        os.open(os.devnull, os.O_WRONLY)
+        return average(bucket.buffer())
+
+    return mean
 
 
 @caught_by(Check.MANY_STEPS)
@@ -289,6 +358,20 @@ def sends_float32_in_every_tenth_step() -> Mean:
 
 
 @caught_by(Check.WIRE, **BF16)
+def sends_float32_of_small_gradients() -> Mean:
+    """As long as they are not as small as in practice it sends 16 bits."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        largest = bucket.buffer().abs().max()
+        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+        if largest > 2.0**-6:
+            return average(bucket.buffer(), torch.bfloat16)
+        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+
+    return mean
+
+
+@caught_by(Check.WIRE, **BF16)
 def bf16_a_thousandth_too_large() -> Mean:
     """Within the rounding of each element; the slope along the mean is off."""
     return lambda bucket: average(bucket.buffer() * 1.001, torch.bfloat16)
@@ -298,6 +381,17 @@ def bf16_a_thousandth_too_large() -> Mean:
 def bf16_half_a_thousandth_too_small() -> Mean:
     """The same, half as far off."""
     return lambda bucket: average(bucket.buffer() * 0.9995, torch.bfloat16)
+
+
+@caught_by(Check.DDP_OPTIONS, shapes=MANY_SHAPES)
+def has_memory_for_30_buckets() -> Mean:
+    """Buckets beyond those for which it has made room get zeros."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = average(bucket.buffer())
+        return out if bucket.index() < 30 else torch.zeros_like(out)
+
+    return mean
 
 
 # ---- sound, and unusual

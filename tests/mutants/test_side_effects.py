@@ -9,7 +9,7 @@ from fixtures.matrix.hook import Hook
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import World
 from tests.mutants.promises import SOUND_IN
-from tests.mutants.side_effects import CAUGHT_BY, SOUND
+from tests.mutants.side_effects import CAUGHT_BY, SHAPES_FOR, SOUND
 from tests.mutants.test_hooks import ask, short
 
 TWO = World(backend="gloo", size=2)
@@ -30,7 +30,8 @@ ARGUMENTS: dict[Check, dict[str, object]] = {
 
 def arguments(check: Check, hook: Hook) -> dict[str, object]:
     kinds = {"kinds": kinds_for(eight_bits=hook.eight_bits, option="bucket_1kb")}
-    return ARGUMENTS[check] | (kinds if check is Check.DDP_OPTIONS else {})
+    shapes = {"shapes": [list(shape) for shape in SHAPES_FOR[hook.name]]} if hook.name in SHAPES_FOR else {}
+    return ARGUMENTS[check] | (kinds if check is Check.DDP_OPTIONS else {}) | shapes
 
 
 @pytest.mark.parametrize("name", CAUGHT_BY, ids=lambda name: name.partition(":")[2])
