@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.gradients.graph_training import GraphTraining
-from fixtures.matrix.configs import GRAPHS, SINGLE_GRAPHS
+from fixtures.matrix.configs import GRAPHS, GRAPHS_TRAINED, SINGLE_GRAPHS
 from fixtures.session.measure import Measure
 
 
@@ -17,7 +17,7 @@ def test_single_graph(measure: Measure, workload: str, world: str, config: str) 
     measure(workload, world, config)
 
 
-@pytest.mark.cells(("graph-bucket_25mb", "graph-bf16-bucket_25mb"), "largest", default=False)
+@pytest.mark.cells(GRAPHS_TRAINED, "largest", default=False)
 def test_graph_trains_like_its_steps(graph_training: GraphTraining, workload: str, world: str, config: str) -> None:
     """To the difference between two trainings step by step, which is not zero where kernels add in varying order."""
     trained = graph_training(workload, world, config)

@@ -88,6 +88,32 @@ def _half_a_sample() -> "tuple[Tensor, ...]":
     return (torch.ones(32),)
 
 
+def _complex_numbers() -> "nn.Module":
+    """The first layer has complex parameters."""
+    import torch
+    from torch import nn
+
+    class ComplexNumbers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before = nn.Linear(64, 64, dtype=torch.complex64)
+            self.after = nn.Linear(64, 64)
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            outputs: Tensor = self.after(self.before(inputs.to(torch.complex64)).abs())
+            return outputs
+
+    return ComplexNumbers()
+
+
+def _tied_blocks() -> "nn.Module":
+    from torch import nn
+
+    model = nn.Sequential(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)), nn.ReLU())
+    model[0][1].weight = model[0][0].weight  # type: ignore[index]
+    return model
+
+
 def _random() -> "tuple[Tensor, ...]":
     import torch
 
@@ -238,6 +264,8 @@ once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
+complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)
+tied_blocks = replace(steady, name="tied_blocks", model=_tied_blocks)
 mixed = replace(steady, name="mixed", batch_size=8, model=_mixed, sample=_random)
 not_a_number = replace(steady, name="not_a_number", loss=_nan_loss)
 late = replace(steady, name="late", loss=_late_loss)

@@ -31,7 +31,10 @@ def measured_and_pasted(ctx: RankContext, *, config: str, world: str) -> dict[st
     """Return ``measured`` and ``pasted``: the settings, hook, state, and gradients after some steps of each."""
     with _restored():
         with ddp_settings(CONFIGS[config]):
-            ours = wrap(_model(), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device).module
+            wrapped = wrap(_model(), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device)
+            ours = wrapped.module
+            if wrapped.in_backward is not None:
+                wrapped.in_backward.optimizer = _optimizer(ours)
             assert isinstance(ours, DistributedDataParallel)
             hooks = [(_unwrapped(hook), state) for hook, state in ours._comm_hooks]
             measured = _described(ours, hooks, ctx.rank)
@@ -62,6 +65,10 @@ def _model() -> nn.Module:
     return nn.Sequential(nn.Linear(48, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 48))
 
 
+def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
 def _paste(lines: tuple[str, ...], local_rank: int) -> tuple[DistributedDataParallel, list[Registered]]:
     """Execute the lines on ``model``, adapted to the CPU: DDP takes no device, and some hooks need a wrapper."""
     registered: list[Registered] = []
@@ -74,7 +81,13 @@ def _paste(lines: tuple[str, ...], local_rank: int) -> tuple[DistributedDataPara
     if "device_ids=[local_rank]" not in source:
         raise AssertionError(f"the lines have no device_ids:\n{source}")
     source = source.replace(", device_ids=[local_rank]", "").replace("model.register_comm_hook(", "register(model, ")
-    names: dict[str, Any] = {"model": _model(), "local_rank": local_rank, "register": register}
+    model = _model()
+    names: dict[str, Any] = {
+        "model": model,
+        "optimizer": _optimizer(model),
+        "local_rank": local_rank,
+        "register": register,
+    }
     exec(source, names)
     return names["model"], registered
 

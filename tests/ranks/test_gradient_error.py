@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fixtures.launch.protocol import TrainRequest, to_json
+from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -27,7 +27,10 @@ def error_of(two_ranks: RankSets, config: str) -> float:
     return error
 
 
-@pytest.mark.parametrize("config", ["ddp", "ddp_default", "static_graph_bucket_view", "bucket_10mb"])
+@pytest.mark.parametrize(
+    "config",
+    ["ddp", "ddp_default", "static_graph_bucket_view", "bucket_10mb", "in_backward-bucket_25mb"],
+)
 def test_a_lossless_config_delivers_the_mean(two_ranks: RankSets, config: str) -> None:
     assert error_of(two_ranks, config) <= 2**-23  # two roundings of float32
 
@@ -35,6 +38,19 @@ def test_a_lossless_config_delivers_the_mean(two_ranks: RankSets, config: str) -
 @pytest.mark.parametrize(("config", "unit_roundoff"), [("bf16", 2**-8), ("fp16", 2**-11)])
 def test_half_precision_errs_by_about_its_unit_roundoff(two_ranks: RankSets, config: str, unit_roundoff: float) -> None:
     assert unit_roundoff / 20 < error_of(two_ranks, config) < 3 * unit_roundoff
+
+
+@pytest.mark.parametrize(("config", "least"), [("ddp", 0.0), ("tests.hooks_for_tests:drops_every_second", 0.1)])
+def test_of_complex_gradients_the_imaginary_part_counts(two_ranks: RankSets, config: str, least: float) -> None:
+    error = launched(two_ranks, config, workload="tests.workloads_for_tests:complex_numbers").gradient_error
+    assert error is not None
+    assert error > least if least else error < 2**-23
+
+
+@pytest.mark.parametrize("config", ["powersgd_rank4", "acp_sgd_rank4-bucket_25mb", "in_backward-bucket_25mb"])
+def test_what_torch_gives_half_of_complex_gradients_takes_none(two_ranks: RankSets, config: str) -> None:
+    with pytest.raises(CannotRun, match=f"{config} cannot take complex parameters: torch gives it half"):
+        launched(two_ranks, config, workload="tests.workloads_for_tests:complex_numbers")
 
 
 @pytest.mark.parametrize("config", ["no_comm", "powersgd_rank1"])

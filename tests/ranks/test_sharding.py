@@ -94,6 +94,12 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
         ("fsdp2", "narrow", "fsdp2 needs blocks: the model has no nn.ModuleList or nn.Sequential of several"),
         ("fsdp2_one", "experts", "fsdp2_one needs gradients of the same parameters on all ranks"),
         ("fsdp2_one", "mixed", "fsdp2_one needs parameters of one dtype, the model has bfloat16 and float32"),
+        ("fsdp2", "tied_blocks", "the model shares 0.0.weight with 0.1.weight; fsdp2_one shards it as a whole"),
+        (
+            "adamw_fused",
+            "complex_numbers",
+            "adamw_fused needs parameters of real numbers, the model has torch.com",
+        ),
         ("zero1", "mixed", "zero1 needs parameters of one dtype, the model has bfloat16 and float32"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_run_says_that_plain_buckets_are_best_and_records_the_settings(tmp_pat
         variables=machine(),
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "plain buckets are best here: of 11 settings of DDP none clearly gains, at most 0.0 %" in outcome.unwrapped
+    assert "plain buckets are best here: of 12 settings of DDP none clearly gains, at most 0.0 %" in outcome.unwrapped
     assert outcome.output.count("starting 2 x 4 ranks") == 1
     of_config = {
         one["extra_info"]["config"]: one["extra_info"]["config_fingerprint"]["ddp_arguments"]

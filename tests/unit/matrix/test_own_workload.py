@@ -78,6 +78,14 @@ def feed(ctx: RankContext, workload: Workload) -> Iterator[Batch]:
             {"loss": lambda model, inputs: model(inputs).mean().item()},
             r"loss must return a scalar tensor, got a float$",
         ),
+        (
+            {"loss": lambda model, inputs: model(inputs).mean().to(torch.complex64)},
+            r"loss must return a scalar tensor of real numbers, got a complex64$",
+        ),
+        (
+            {"loss": lambda model, inputs: model(inputs).mean().detach()},
+            r"loss must return a scalar tensor that depends on the model's parameters, got one without a gradient$",
+        ),
     ],
 )
 def test_what_its_functions_return_is_looked_at_in_the_first_step(

@@ -9,7 +9,7 @@ from torch import nn
 
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World
-from fixtures.ranks.sharding import Shards, blocks_of
+from fixtures.ranks.sharding import Shards, blocks_of, shared_parameters
 
 
 def lists(*containers: nn.Module) -> nn.Module:
@@ -45,6 +45,21 @@ def test_blocks_are_modules_of_one_type_in_the_largest_list(
     build: Callable[[], nn.Module], blocks: tuple[str, ...]
 ) -> None:
     assert blocks_of(build()) == tuple(blocks)
+
+
+@pytest.mark.parametrize(("one", "other"), [("0.weight", "2.weight"), ("0.weight", "3.weight"), (None, None)])
+def test_a_parameter_of_two_blocks_or_of_a_block_and_the_rest_is_named(one: str | None, other: str | None) -> None:
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
+    if one and other:
+        model[int(other[0])].weight = model[int(one[0])].weight
+    expected = None if one is None else (one, other)
+    assert shared_parameters(model, [model[0], model[1], model[2]]) == expected
+
+
+def test_two_modules_of_one_block_may_share_a_parameter() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), nn.Linear(4, 4))
+    model[0][1].weight = model[0][0].weight  # type: ignore[index]
+    assert shared_parameters(model, [model[0]]) is None
 
 
 def shards(ranks: int, groups: int, *, block_bytes: int = 0) -> Shards:

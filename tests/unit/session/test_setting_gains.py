@@ -98,7 +98,7 @@ def test_ddp_and_nccl_have_a_line_each() -> None:
 
 def test_where_no_setting_of_ddp_gains_plain_buckets_are_best() -> None:
     (line,) = setting_lines(table(8, DDP_FILE))
-    assert line.startswith("plain buckets are best here: of 11 settings of DDP none clearly gains, at most 0.")
+    assert line.startswith("plain buckets are best here: of 12 settings of DDP none clearly gains, at most 0.")
 
 
 def test_without_a_setting_there_is_no_line() -> None:
