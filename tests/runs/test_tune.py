@@ -148,6 +148,7 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
         (("--tune", "--benchmark-save=x"), "leave out --benchmark-save"),
         (("--tune", "--require-baseline"), "leave out --require-baseline"),
         (("--tune", "--benchmark-disable"), "leave out --benchmark-disable"),
+        (("--tune", "--quick"), "leave out --quick"),
         (("--tune", "--explain=all"), "leave out --explain all"),
     ],
 )
