@@ -156,3 +156,4 @@ def delivers_zeros(state: None, bucket: GradBucket) -> Future[Tensor]:
 
 fast_and_wrong = _hook(lambda ddp: (None, keeps_its_own), "own_fast", promise="mean", wire_dtype="gradient")
 learns_nothing = _hook(lambda ddp: (None, delivers_zeros), "own_zeros")
+states_its_loss = _hook(lambda ddp: (None, delivers_zeros), "own_states_its_loss", loss_excess_percent=30)

@@ -44,3 +44,11 @@ def test_a_wrong_shape_shows_the_users_frames_alone_and_once(ranks: RankSet) -> 
     assert "shapes cannot be multiplied" in str(mistake)
     assert "workloads_for_tests.py, line " in str(mistake)
     assert mistake.details.endswith("the batch: float32 (2, 32)")
+
+
+def test_a_loss_that_is_not_finite_is_the_loss_functions_mistake(ranks: RankSet) -> None:
+    with pytest.raises(RankFailure) as failed:
+        ranks.ask(TWO, request("not_a_number"), doing="preflight")
+    mistake = str(unfit(workloads_for_tests.not_a_number, failed.value.faults[0]))
+    assert mistake.startswith("loss must be finite, got nan in the first step (")
+    assert "workloads_for_tests.py, line " in mistake

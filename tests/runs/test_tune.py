@@ -11,7 +11,7 @@ from tests.command_line import Outcome
 from tests.fake_gpus import machine
 from tests.forked import command, perf
 from tests.forked import pytest as forked_pytest
-from tests.runs.tuned_ranks import INTERRUPTED_AFTER, WRONG
+from tests.runs.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG
 
 STEADY = "tests.workloads_for_tests:steady"
 FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
@@ -132,6 +132,19 @@ def test_the_time_is_bounded(tmp_path: Path) -> None:
     assert "ddp_default could not be measured: the time of --tune-minutes=0.0001 was over" in outcome.unwrapped
 
 
+def test_a_workload_without_finite_gradients_is_not_tuned(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf", "--tune", f"--workload={NOT_FINITE}", *WITH_GPUS, variables=machine())
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "raised FloatingPointError: they are not finite" in outcome.unwrapped
+    assert "best" not in outcome.output.partition("= FAILURES =")[2]
+
+
+def test_a_mistake_in_a_workload_ends_the_run_before_the_search(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf", "--tune", "--workload=tests.workloads_for_tests:left_out")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "1 of 4 parameters got no gradient on rank 0 (experts.1.weight): set " in outcome.output
+
+
 def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "perf", "--tune", "-rs", *WITH_GPUS, variables=machine() | {"CUDA_VISIBLE_DEVICES": "0"})
     assert outcome.exit_code == 0, outcome.output
@@ -148,6 +161,7 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
         (("--tune", "--benchmark-save=x"), "leave out --benchmark-save"),
         (("--tune", "--require-baseline"), "leave out --require-baseline"),
         (("--tune", "--benchmark-disable"), "leave out --benchmark-disable"),
+        (("--tune", "--quick"), "leave out --quick"),
         (("--tune", "--explain=all"), "leave out --explain all"),
     ],
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from fixtures.gradients.cases.checks import Check
+from fixtures.launch.faults import RankFailure, RankFault
 from fixtures.launch.protocol import NcclLogRequest, TrainRequest, TrainResult
 from fixtures.matrix.configs import Config, find_config
 from fixtures.matrix.worlds import World
@@ -20,6 +21,15 @@ from tests import fake_ranks
 from tests.runs import nccl_that_reads
 
 WRONG, INTERRUPTED_AFTER = "DDP_PERF_TESTS_WRONG", "DDP_PERF_TESTS_INTERRUPTED_AFTER"
+# A workload whose gradients are not finite, which a launch sees that compares them.
+NOT_FINITE = "tests.workloads_for_tests:not_a_number"
+NOT_FINITE_FAULT = RankFault(
+    rank=0,
+    kind="exception",
+    step=0,
+    phase="comparing gradients",
+    message="raised FloatingPointError: they are not finite",
+)
 GRADIENT_BYTES = 1167 << 20
 BEST_MB = 37
 SHARES = {"bf16": 0.8, "no_comm": 0.7, "tests.hooks_for_tests:fast_and_wrong": 0.6}
@@ -39,6 +49,8 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     _launches += rank == 0
     if str(_launches) == os.environ.get(INTERRUPTED_AFTER):
         os.kill(os.getpid(), signal.SIGINT)
+    if arguments["workload"] == NOT_FINITE and arguments["check_gradients"]:
+        raise RankFailure([replace(NOT_FINITE_FAULT, rank=rank)], "pass 1 of ddp_default")
     result = fake_ranks.train(world, rank, arguments)
     autocast, ctas = arguments["workload"].endswith("@autocast"), os.environ.get("NCCL_MAX_CTAS")
     share = share_of(find_config(arguments["config"]), ctas=ctas, autocast=autocast)

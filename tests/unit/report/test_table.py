@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.machine.gpu_state import LaunchState, Reading
-from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
@@ -335,6 +335,33 @@ def test_one_launch_decides_nothing() -> None:
     assert best(DDP, measured("static_graph", 8.8), measured("ddp_default", 8.4))[1] == (
         "best lossless: one launch decides nothing among static_graph, ddp_default, ddp; fastest here: static_graph"
     )
+
+
+SECOND_NAMES = {"feed_pinned", "bucket_2000mb", "bf16-bucket_2000mb", "powersgd_rank1-bucket_2000mb"}
+LIMITS = [name for name in CONFIGS if name in BY_DEFAULT and name.startswith("no_comm-")]
+
+
+def of_a_default_run(*, slower: str = "") -> list[str]:
+    """The table of the configs that ``pytest perf`` measures; the later ones are faster."""
+    run = Run(settings=SETTINGS)
+    for place, name in enumerate(name for name in CONFIGS if name in BY_DEFAULT):
+        one = quiet(name, 8 + place / 100)
+        history_s = [[0.09]] if name == slower else []
+        run.measured[name] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+    return report_lines(run)
+
+
+def test_a_long_table_leaves_out_second_names_and_slower_limits() -> None:
+    found = of_a_default_run()
+    assert not SECOND_NAMES & rows(found).keys()
+    assert {"bf16", "powersgd_rank1", "static_graph_bucket_view", "no_comm"} < rows(found).keys()
+    assert [name for name in LIMITS if name in rows(found)] == [LIMITS[-2]]  # the last is no_comm
+    left_out = f"4 under a second name, {len(LIMITS) - 1} without communication"
+    assert f"rows left out: {left_out}; --wide shows all" in found
+
+
+def test_a_row_that_needs_attention_is_never_left_out() -> None:
+    assert "bf16-bucket_2000mb" in rows(of_a_default_run(slower="bf16-bucket_2000mb"))
 
 
 def test_two_names_of_one_config_are_one() -> None:

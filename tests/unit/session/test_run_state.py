@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.matrix.hooks import find_hook
+from fixtures.records.training_effect import LossEffect
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, measured
@@ -36,3 +38,18 @@ def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> 
 def test_the_merged_results_cannot_be_written_to(run: Run) -> None:
     with pytest.raises(TypeError, match="does not support item assignment"):
         run.judged[TEST] = run.measured[TEST]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("hook", "harmful"),
+    [
+        ("bf16", True),
+        ("powersgd_rank1", True),
+        ("tests.hooks_for_tests:learns_nothing", True),
+        ("tests.hooks_for_tests:states_its_loss", False),
+    ],
+)
+def test_a_fifth_more_loss_is_harmful_unless_the_users_hook_states_it(run: Run, hook: str, harmful: bool) -> None:
+    run.recorded_effects = {(find_hook(hook).name, "fp32"): LossEffect(excess_percent=20, margin_percent=5)}
+    m = measured("bf16", 1)
+    assert run.is_harmful(replace(m, config=replace(m.config, name=hook, hook=hook))) is harmful

@@ -169,6 +169,19 @@ def test_when_the_time_is_over_the_best_known_is_the_answer(launches: int) -> No
     assert machine.true_s(best.best) <= machine.true_s(DEFAULT)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_the_time_of_one_launch_the_default_is_measured(seed: int) -> None:
+    launched: list[int] = []
+
+    def launch(key: int, one: Pass) -> float:
+        launched.append(key)
+        return 1.0
+
+    search = Search(default=0, launch=launch, complexity=int, seed=seed, spent=lambda: float(len(launched)))
+    assert find_best(search, [lambda leader: range(1, 9)], holds=bool).word == "unfinished"
+    assert launched == [0]
+
+
 def test_the_stages_leave_time_for_the_decision() -> None:
     machine = Machine(seed=1)
     assert found(machine, spent=lambda: machine.launches / 70).word == "faster"

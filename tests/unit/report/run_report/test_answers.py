@@ -2,7 +2,7 @@
 
 from fixtures.report.run_report.answers import Answer, answers
 from fixtures.report.run_report.charts.drawn import charts_of
-from tests.run_reports import DDP, h200, info_of, profiled, report_of, slower, with_transfers
+from tests.run_reports import DDP, h200, info_of, infos, profiled, report_of, slower, with_transfers
 from tests.saved_records import Record
 
 
@@ -59,6 +59,27 @@ def test_what_is_not_decided_is_not_called_best() -> None:
     record["best"][0] |= {"decided": False, "among": ["bucket_10mb", "bucket_50mb"]}
     assert answered(record)[1].headline == "No clear winner; fastest here: bucket_10mb, +5.4 % over ddp"
     assert answered(record | {"disturbed": ["busy"]})[1].headline == "Not known: the run was disturbed"
+
+
+def test_where_a_step_without_communication_is_slower_nothing_is_advised() -> None:
+    record = h200()
+    for best in record["best"]:
+        best["disturbed"] = True
+    for info in infos(record).values():
+        info["communication_percent"] = -52.9
+    _, best, cost = answered(record)
+    assert best.headline == cost.headline == "Not known: the run was disturbed"
+    assert best.points[0].text.startswith("disturbed, so no config is called best; fastest here: bucket_10mb, ")
+    assert not any(point.code for point in best.points)
+    assert cost.points[0].text == "nothing that could be measured"
+
+
+def test_a_lossy_config_that_gains_nothing_has_no_code() -> None:
+    record = h200()
+    (lossy,) = (best for best in record["best"] if best["fidelity"] == "lossy")
+    info_of(record, f"test_buckets[vit_l_32-4gpu-{lossy['config']}]")["samples_per_s"] = 1.0
+    (point,) = (point for point in answered(record)[1].points if point.name.startswith("lossy"))
+    assert (point.text.endswith("; no faster than lossless bucket_10mb"), point.code) == (True, ())
 
 
 def test_a_reference_is_no_test_and_stands_in_table_and_charts() -> None:
