@@ -443,7 +443,7 @@ def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
     assert (far_apart.word, close.word) == ("unclear", "ok")
     assert far_apart.threshold_percent is not None
     assert close.threshold_percent is not None
-    (line,) = unwrapped(sensitivity_lines([close, close, close, far_apart]))
+    (line,) = unwrapped(sensitivity_lines({"a": close, "b": close, "c": close, "d": far_apart}))
     half, three_quarters = close.threshold_percent, (3 * close.threshold_percent + far_apart.threshold_percent) / 4
     assert line == (
         f"this run would have caught a slowdown of {half:.1f} % in half of the tests, {three_quarters:.1f} % in three "
@@ -454,10 +454,20 @@ def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
 
 def test_one_threshold_is_said_as_it_is_and_none_is_not_said() -> None:
     close = judge([0.1], [[0.1], [0.1]])
-    assert unwrapped(sensitivity_lines([close, judge([0.1], [])])) == [
+    assert unwrapped(sensitivity_lines({"a": close, "b": judge([0.1], [])}, host_limited={"b"})) == [
         f"this run would have caught a slowdown of {close.threshold_percent:.1f} %"
     ]
-    assert sensitivity_lines([judge([0.1], [])]) == []
+    assert sensitivity_lines({"a": judge([0.1], [])}) == []
+
+
+def test_tests_that_the_host_limits_are_counted_where_they_are_the_blunt_ones() -> None:
+    far_apart, close = judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.1]])
+    verdicts = {"a": close, "b": close, "c": far_apart, "d": far_apart}
+    assert close.threshold_percent is not None
+    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"c", "d"}))
+    assert f"in three quarters ({close.threshold_percent:.1f} % without the 2 that the host limits)" in line
+    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"a"}))
+    assert "host" not in line
 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:
