@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.matrix.configs import Config, find_config
+from fixtures.matrix.config import Config
+from fixtures.matrix.configs import find_config
 from fixtures.matrix.frameworks import FRAMEWORKS
 from fixtures.matrix.workloads import WORKLOADS
 
