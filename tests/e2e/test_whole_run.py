@@ -175,7 +175,7 @@ def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]
     assert {"no_sync", "profiler"} <= infos_of(first[1])[OF_TWO_RANKS]["exposed_communication_ms"].keys()
 
 
-def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
+def test_what_cannot_be_profiled_is_reported_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
     test = "test_scaling[unprofilable-1cpu-ddp]"
     assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
     assert "cannot be profiled" in infos_of(first[1])[test]["unexplained"]

@@ -80,7 +80,7 @@ def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> No
     assert 'os.environ["NCCL_MAX_CTAS"] = "8"' in "\n".join(tuning["patches"]["lightning"])
 
 
-def test_each_pass_tells_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
     told = [line for line in tuned[0].output.splitlines() if line.startswith("steady 4gpu, ")]
     assert any("deciding: " in line for line in told)
     assert all(re.search(r"launches(, deciding)?: \S+ +\d+\.\d\d ms/step( \([+-]\d+\.\d %\))?", line) for line in told)

@@ -94,7 +94,7 @@ LOCKED = {**AT_WORK, "sm_mhz": 1500}
         (identity(cores=32.0), "cores a rank 4, in the records 24"),
     ],
 )
-def test_another_machine_is_told_with_what_differs(now: Identity, said: str) -> None:
+def test_another_machine_is_reported_with_what_differs(now: Identity, said: str) -> None:
     assert other_machine(now, [identity()]) == (said,)
 
 

@@ -79,7 +79,9 @@ def test_a_slowdown_is_looked_at_four_times_and_stays_one() -> None:
 
 
 @pytest.mark.parametrize(("recheck_s", "confirmed"), [(60, True), (0, False)])
-def test_a_small_slowdown_that_new_processes_did_not_confirm_is_said_to_be_so(recheck_s: int, confirmed: bool) -> None:
+def test_a_small_slowdown_that_new_processes_did_not_confirm_is_reported_as_unconfirmed(
+    recheck_s: int, confirmed: bool
+) -> None:
     """Against twenty records that agree, 2.5 % is more than chance."""
     machine = Machine(slow_s=math.inf, factor=1.025)
     run = machine.run(recheck_s)
