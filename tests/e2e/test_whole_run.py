@@ -40,7 +40,7 @@ def saved(first: tuple[Outcome, Path]) -> tuple[Path, Outcome]:
 
 
 def infos_of(storage: Path) -> dict[str, Record]:
-    """Of the only record."""
+    """The tests of the only record."""
     (record,) = records_of(storage).values()
     return infos(record)
 
@@ -183,7 +183,7 @@ def test_what_cannot_be_profiled_is_reported_and_the_measurement_stands(first: t
 
 @pytest.fixture(scope="module")
 def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Of one test alone."""
+    """A run of one test, which is slower."""
     storage = tmp_path_factory.mktemp("slower") / "baselines"
     shutil.copytree(first[1], storage)
     edit(storage, forget_canaries)

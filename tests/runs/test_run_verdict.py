@@ -21,7 +21,7 @@ ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
 
 
 def perf(storage: Path, *arguments: str, **variables: str) -> Outcome:
-    """Of five tests."""
+    """Run five tests."""
     return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120", **variables})
 
 

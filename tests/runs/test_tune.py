@@ -63,7 +63,8 @@ def test_the_best_config_of_all_stages_is_found(tuned: tuple[Outcome, dict[str, 
 
 
 def test_its_gains_have_intervals_in_which_the_truth_lies(tuned: tuple[Outcome, dict[str, Any]]) -> None:
-    """Of ddp_default, 1.01 times 1.0015 in buckets of 25 MB; of the limit one bucket without communication."""
+    """The truth for ddp_default is 1.01 times 1.0015, in buckets of 25 MB; for the limit it is one bucket without
+    communication."""
     _, tuning = tuned
     low, high = tuning["over_default"]["interval_percent"]
     assert low - 0.1 < 100 * (1.01 * 1.00154 / 0.98 - 1) < high + 0.1

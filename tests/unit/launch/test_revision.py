@@ -12,7 +12,7 @@ from fixtures.launch.revision import Revision, _moved, check_module, find_revisi
 
 @pytest.fixture
 def revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Revision:
-    """Of a repository with one module that is committed and one that is not."""
+    """A revision of a repository with one module that is committed and one that is not."""
     (tmp_path / "committed_module.py").touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@b")
     for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "first"]):

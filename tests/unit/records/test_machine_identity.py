@@ -16,7 +16,7 @@ AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 7
 
 
 def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Of a test in a world of eight; after: the GPUs after each launch."""
+    """The record of a test in a world of eight. after: the GPUs after each launch."""
     launches = [{"lasted_s": 1.0, "before": {}, "after": gpus, "held_percent": {}} for gpus in after or (AT_WORK,)]
     return {
         "workload": "vit_l_32",

@@ -103,7 +103,7 @@ def test_a_burst_is_over_when_it_is_looked_at_again(slow_s: float, looks: int, r
 
 
 def test_a_slowdown_is_found_though_bursts_come_too() -> None:
-    """Of 12 launches the first nine are slower by half once more: what is judged has nothing of that."""
+    """Of 12 launches the first nine are slower by half once more. The launches that are judged are not."""
     machine = Machine(slow_s=20, factor=2.1, then=1.4)
     found, verdict = machine.judged(machine.run(60))
     assert verdict.word == "slower"
