@@ -95,7 +95,7 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     rng = np.random.default_rng([seed, records])
 
     def draw(shape: tuple[int, ...]) -> Logs:
-        """Of variance 1."""
+        """Noise with variance 1."""
         if math.isinf(noise.tails):
             return rng.standard_normal(shape)
         return rng.standard_t(noise.tails, shape) * math.sqrt((noise.tails - 2) / noise.tails)

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Noise:
-    """Of one canary, in ln(time): launches about their record, shape (n,); machines about the median of their kind."""
+    """Noise of one canary in ln(time): launches around their record, shape (n,); machines around their kind's."""
 
     launches: Floats
     machines: Floats

@@ -55,7 +55,7 @@ def broken_down(compute_ms: float, communication_ms: float, copy_ms: float, idle
 def powersgd_step(
     parts_ms: tuple[float, float, float, float], starved_ms: float, *all_reduces_us: int
 ) -> StepBreakdown:
-    """Of bf16_powersgd_rank1, whose hook waits for the device at its end."""
+    """A step of bf16_powersgd_rank1, whose hook waits for the device at its end."""
     return replace(
         step(*parts_ms),
         starved_ns=round(1e6 * starved_ms),

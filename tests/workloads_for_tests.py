@@ -41,7 +41,7 @@ def _narrow_model() -> "nn.Module":
 
 
 def _experts() -> "nn.Module":
-    """Of three parts each rank uses one, and none the third."""
+    """A model of three parts. Each rank uses one, and no rank uses the third."""
     from torch import distributed, nn
 
     class Experts(nn.Module):

@@ -64,7 +64,7 @@ def test_a_test_that_is_slower_than_under_the_other_build_fails(slower: tuple[Ou
     assert re.search(r"slower by [\d.]+ % than the other build \(95 % interval", outcome.output)
 
 
-def test_why_it_is_slower_is_said_from_the_breakdowns_of_both(slower: tuple[Outcome, Path]) -> None:
+def test_why_it_is_slower_is_reported_from_the_breakdowns_of_both(slower: tuple[Outcome, Path]) -> None:
     ms = r"\+[345]\d(\.\d)? ms"
     assert re.search(rf"{ms} a step: idle {ms}( \(rough\))?, in forward {ms}", slower[0].output), slower[0].output
 
@@ -123,13 +123,17 @@ def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def test_an_interpreter_without_torch_is_told_before_anything_is_measured(tmp_path: Path, without_torch: Path) -> None:
+def test_an_interpreter_without_torch_is_reported_before_anything_is_measured(
+    tmp_path: Path, without_torch: Path
+) -> None:
     outcome = perf(tmp_path, "--against", str(without_torch), step_ms="1", run=forked.perf)
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     assert f"--against: {without_torch} cannot import torch: ModuleNotFoundError" in outcome.errors
 
 
-def test_a_build_without_the_users_module_is_told_before_anything_is_measured(repository: Path, tmp_path: Path) -> None:
+def test_a_build_without_the_users_module_is_reported_before_anything_is_measured(
+    repository: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nexec env -u PYTHONPATH "{sys.executable}" "$@"\n')
     other.chmod(0o755)
@@ -138,7 +142,7 @@ def test_a_build_without_the_users_module_is_told_before_anything_is_measured(re
     assert f"--against: {other} cannot load my_job.training:workload: ModuleNotFoundError" in outcome.errors
 
 
-def test_a_build_whose_module_lacks_the_workload_is_told_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_build_whose_module_lacks_the_workload_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
     for side, job in (("ours", JOB), ("theirs", JOB.replace("workload =", "renamed ="))):
         (tmp_path / side).mkdir()
         (tmp_path / side / "one_job.py").write_text(job.replace("SLEEP_S", "0.02"))
@@ -204,13 +208,13 @@ def script(tmp_path: Path) -> Callable[[str], str]:
         ("what is this", "does not run: Exec format error"),
     ],
 )
-def test_how_an_interpreter_ended_is_told(script: Callable[[str], str], text: str, says: str) -> None:
+def test_how_an_interpreter_ended_is_reported(script: Callable[[str], str], text: str, says: str) -> None:
     python = script(text)
     with pytest.raises(BadInterpreter, match=f"^{re.escape(f'{python} {says}')}$"):
         probe(python)
 
 
-def test_an_interpreter_that_takes_too_long_is_told(
+def test_an_interpreter_that_takes_too_long_is_reported(
     script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreter, "_PROBE_TIMEOUT_S", 2)
@@ -273,7 +277,7 @@ def perf_of_job(repository: Path, storage: Path, *arguments: str, run: Perf = py
     return run(storage, *chosen, *quick, *arguments, variables=variables)
 
 
-def test_a_revision_of_the_users_code_is_measured_beside_the_working_tree(repository: Path, tmp_path: Path) -> None:
+def test_a_revision_of_the_users_code_is_measured_next_to_the_working_tree(repository: Path, tmp_path: Path) -> None:
     outcome = perf_of_job(repository, tmp_path, "--against=HEAD")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
     assert re.search(rf"here against HEAD \([0-9a-f]{{10}}\) of {repository.name}: 1 slower", outcome.output)
@@ -369,7 +373,7 @@ def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
         ("PATH", "{}", "git does not run: No such file or directory"),
     ],
 )
-def test_why_git_opens_no_repository_is_told(
+def test_why_git_opens_no_repository_is_reported(
     repository: Path, tmp_path: Path, variable: str, value: str, reason: str
 ) -> None:
     outcome = perf_of_job(
@@ -380,7 +384,7 @@ def test_why_git_opens_no_repository_is_told(
     assert says in outcome.errors
 
 
-def test_why_git_does_not_write_the_files_is_told(tmp_path: Path) -> None:
+def test_why_git_does_not_write_the_files_is_reported(tmp_path: Path) -> None:
     top = checkout(tmp_path / "job", committed="", now="")
     revision = Revision(named="HEAD", commit="0123456789", repository=top, own=OwnCode())
     with (

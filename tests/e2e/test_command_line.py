@@ -43,7 +43,7 @@ def test_torch_is_not_imported_to_list_them() -> None:
     assert outcome.exit_code == 0, outcome.errors
 
 
-def test_another_system_than_linux_is_told_so(tmp_path: Path) -> None:
+def test_another_system_than_linux_is_reported(tmp_path: Path) -> None:
     arguments = ["perf", "--collect-only", f"--benchmark-storage={tmp_path}"]
     outcome = run(sys.executable, "-c", ON_A_MAC, *arguments)
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR

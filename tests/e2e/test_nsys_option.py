@@ -80,7 +80,7 @@ def test_each_rank_leaves_a_report(recorded: tuple[Outcome, Path]) -> None:
     assert "multiprocessing" in options
 
 
-def test_what_nsys_says_is_told_where_ranks_do_not_start(recorded: tuple[Outcome, Path]) -> None:
+def test_what_nsys_says_is_reported_where_ranks_do_not_start(recorded: tuple[Outcome, Path]) -> None:
     _, found, said = recorded[0].unwrapped.partition(f"not recorded by nsys: {SINGLE}: ")
     assert found, recorded[0].output
     said = said.partition("not recorded by nsys: ")[0]

@@ -40,7 +40,7 @@ def saved(first: tuple[Outcome, Path]) -> tuple[Path, Outcome]:
 
 
 def infos_of(storage: Path) -> dict[str, Record]:
-    """Of the only record."""
+    """The tests of the only record."""
     (record,) = records_of(storage).values()
     return infos(record)
 
@@ -175,7 +175,7 @@ def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]
     assert {"no_sync", "profiler"} <= infos_of(first[1])[OF_TWO_RANKS]["exposed_communication_ms"].keys()
 
 
-def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
+def test_what_cannot_be_profiled_is_reported_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
     test = "test_scaling[unprofilable-1cpu-ddp]"
     assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
     assert "cannot be profiled" in infos_of(first[1])[test]["unexplained"]
@@ -183,7 +183,7 @@ def test_what_cannot_be_profiled_is_said_and_the_measurement_stands(first: tuple
 
 @pytest.fixture(scope="module")
 def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Of one test alone."""
+    """A run of one test, which is slower."""
     storage = tmp_path_factory.mktemp("slower") / "baselines"
     shutil.copytree(first[1], storage)
     edit(storage, forget_canaries)

@@ -137,7 +137,7 @@ def test_a_user_without_rights_gets_a_user_namespace() -> None:
     assert json.loads(done.stdout) == [["lo", "eth0"], True, [], -signal.SIGKILL]
 
 
-def test_a_machine_that_forbids_namespaces_is_told_what_does() -> None:
+def test_what_forbids_namespaces_is_reported() -> None:
     unshare = shutil.which("unshare")
     forbid = "echo 0 > /proc/sys/user/max_net_namespaces && exec"
     script = f"{forbid} {sys.executable} -c '{MEASURE}'"

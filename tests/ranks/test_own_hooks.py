@@ -48,11 +48,11 @@ def raised(sets: RankSets, function: str, arguments: dict[str, Any]) -> str:
         ("no_pair", r"hook own_no_pair: its build returns a function, not the pair \(state, hook\)"),
     ],
 )
-def test_a_hook_that_breaks_a_rule_is_told_so_by_name(two_ranks: RankSets, name: str, says: str) -> None:
+def test_a_hook_that_breaks_a_rule_is_reported_by_name(two_ranks: RankSets, name: str, says: str) -> None:
     assert re.search(says, raised(two_ranks, Check.DDP_OPTIONS.path, {"hook": f"{HERE}:{name}", **CHECK}))
 
 
-def test_another_dtype_is_told_of_16_bit_gradients_too(two_ranks: RankSets) -> None:
+def test_another_dtype_is_reported_for_16_bit_gradients_too(two_ranks: RankSets) -> None:
     arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "float16", "option": "default"}
     error = raised(two_ranks, Check.SCENARIO.path, {**arguments, "kinds": ["normal"], "seed": 0})
     assert "it returns torch.float32, the bucket holds torch.float16" in error
@@ -64,7 +64,7 @@ def test_what_a_hook_raises_fails_its_ranks() -> None:
         ask(sets, Check.DDP_OPTIONS, ONE, hook=f"{HERE}:raises", **CHECK)
 
 
-def test_a_hook_that_differs_by_rank_is_told_so(two_ranks: RankSets) -> None:
+def test_a_hook_that_differs_by_rank_is_reported(two_ranks: RankSets) -> None:
     found = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:differs_by_rank", **CHECK))
     assert re.search(r"parameter 0, element \d+ is .*, on rank 1 it is .*: ranks differ in 32 of 32 elements", found[0])
 

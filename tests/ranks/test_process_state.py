@@ -65,7 +65,7 @@ def test_no_value_of_a_variable_is_shown(poisoned: dict[str, list[str]]) -> None
     assert "hunter2" not in str(poisoned)
 
 
-def test_another_workload_trains_in_new_processes_and_the_change_is_said_once(shared: Sets) -> None:
+def test_another_workload_trains_in_new_processes_and_the_change_is_reported_once(shared: Sets) -> None:
     workload = "tests.ranks.poisons:umask"
     poisoned = shared.train(workload)
     assert shared.train(workload) == poisoned

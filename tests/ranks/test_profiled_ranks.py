@@ -150,7 +150,7 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
         assert 0 <= sent.exposed_ms <= sent.duration_ms
 
 
-def test_a_hook_that_sends_several_collectives_a_bucket_is_not_told_bucket_by_bucket(powersgd: Profiled) -> None:
+def test_a_hook_that_sends_several_collectives_a_bucket_is_not_reported_bucket_by_bucket(powersgd: Profiled) -> None:
     collectives = ledger(*powersgd)
     assert collectives is not None
     assert collectives.apart == "3 collectives a step for 1 bucket"

@@ -311,7 +311,7 @@ def test_only_the_set_that_failed_is_started_again_and_all_that_are_renewed(
     assert reaper.state_of(pid) is None
 
 
-def test_a_rank_that_hangs_in_a_measured_step_is_told_with_the_step(ranks: RankSet) -> None:
+def test_a_rank_that_hangs_in_a_measured_step_is_reported_with_the_step(ranks: RankSet) -> None:
     asked = {"workload": "tests.workloads_for_tests:hanging", "config": "ddp_default", "world": TWO.name}
     ranks.rank_timeout_s = 5
     with pytest.raises(RankFailure) as failure:

@@ -55,7 +55,7 @@ def test_compression_is_advised_where_it_was_measured_to_gain(
 
 
 @gains_or_not
-def test_the_record_has_the_prediction_beside_the_measurement(
+def test_the_record_has_the_prediction_next_to_the_measurement(
     advised: tuple[Path, Outcome], workload: str, gains: bool
 ) -> None:
     advice = info_of(advised[0], f"test_throughput[{workload}-2cpu-ddp]")["advice"]
@@ -95,7 +95,7 @@ def test_the_parts_stand_in_the_table_and_add_up(advised: tuple[Path, Outcome]) 
     assert all_ == pytest.approx(step.ms - ALONE_MS)
 
 
-def test_buckets_of_many_tests_are_not_listed_but_it_is_said_how_to_see_them(advised: tuple[Path, Outcome]) -> None:
+def test_buckets_of_many_tests_are_not_listed_but_how_to_see_them_is(advised: tuple[Path, Outcome]) -> None:
     assert "each collective of a step with its bucket: run one test alone" in advised[1].output
     assert "the collectives of a step of" not in advised[1].output
     for config in ("ddp", "ddp_default"):
@@ -128,7 +128,7 @@ def test_the_newest_record_has_the_curve_when_this_run_has_none(
     assert bool(re.search(measured, outcome.unwrapped)) == gains
 
 
-def test_a_starved_loader_is_told_to_have_more_workers(tmp_path: Path) -> None:
+def test_a_starved_loader_is_advised_to_have_more_workers(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "perf/test_feeds.py", FED, "-k", "loader or pinned")
     advice = outcome.unwrapped.partition("advice for feed_loader of fed on 2cpu")[2]
     assert re.search(r"more loader workers, [^:]* \(feed_pinned\): [^;]* measured \(predicted [\d.]+\)", advice)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.builders import unwrapped
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
 
@@ -68,6 +69,7 @@ def test_a_baseline_that_cannot_be_written_costs_the_exit_code_and_not_the_table
     ((instance, file),) = ((file.parent, file) for file in storage.rglob("*") if file.is_file())
     assert (outcome.exit_code, file.name) == (pytest.ExitCode.TESTS_FAILED, "0001_first.json")
     assert "bare all-reduces on 2cpu, float32\n" in outcome.output
-    assert f"\nERROR: not saved: the baseline of {instance.name} in {instance}: File name too long\n" in outcome.output
+    printed = "\n".join(unwrapped(outcome.output.splitlines()))
+    assert f"\nERROR: not saved: the baseline of {instance.name} in {instance}: File name too long\n" in printed
     assert "\nERROR: not saved: /dev/full: No space left on device\n" in outcome.output
     assert "Traceback" not in outcome.output + outcome.errors

@@ -417,7 +417,7 @@ def test_a_cache_that_cannot_be_written_costs_no_summary(storage: Path, tmp_path
     assert len(named_as_missing(outcome)) == 4
 
 
-def test_comparing_with_a_record_that_is_not_there_is_said(storage: Path) -> None:
+def test_comparing_with_a_record_that_is_not_there_is_reported(storage: Path) -> None:
     outcome = pytest_perf(storage, *SCALING, "--benchmark-skip", "--benchmark-compare=0042")
     assert outcome.exit_code == 0
     assert re.search(r"Can't compare\. No benchmark files in .* match '0042'", outcome.errors)

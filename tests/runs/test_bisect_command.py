@@ -92,14 +92,14 @@ def _in(temporary: Path | None) -> dict[str, str]:
         (("--good=v0", "--bad=v2", OWN), "error: --bad "),
     ],
 )
-def test_what_cannot_be_bisected_is_said(repository: Path, arguments: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_bisected_is_reported(repository: Path, arguments: tuple[str, ...], says: str) -> None:
     outcome = bisect(repository, *arguments)
     assert outcome.exit_code == 2, outcome.output
     assert says in outcome.errors
     assert "Traceback" not in outcome.errors
 
 
-def test_a_folder_without_git_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_git_is_reported(tmp_path: Path) -> None:
     (tmp_path / "src/my_job").mkdir(parents=True)
     (tmp_path / "src/my_job/__init__.py").touch()
     (tmp_path / "src/my_job/training.py").write_text(JOB)

@@ -207,7 +207,7 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
     ],
 )
-def test_wrong_input_is_told_in_one_line(
+def test_wrong_input_is_reported_in_one_line(
     no_storage: Path, my_project: dict[str, str], arguments: str, complaint: str
 ) -> None:
     outcome = pytest_perf(no_storage, "perf", *arguments.split(), variables=my_project)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders import unwrapped
 from tests.command_line import QUICK, Outcome
 from tests.forked import command
 from tests.forked import perf as pytest_perf
@@ -57,7 +58,9 @@ def test_with_require_baseline_such_a_test_fails_with_what_differs(storage: Path
 def test_it_is_not_saved_among_the_others(storage: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, STEADY, "--benchmark-save=of_2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    (line,) = (line for line in outcome.output.splitlines() if line.startswith("ERROR: not saved: "))
+    lines = outcome.output.partition("ERROR: not saved: ")[2].partition("in short")[0].splitlines()
+    assert max(map(len, lines)) <= 100
+    (line,) = (line for line in unwrapped(outcome.output.splitlines()) if line.startswith("ERROR: not saved: "))
     assert line.endswith(f"test_scaling[steady-1cpu-single] and 3 more on here: {SAID}")
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
@@ -92,7 +95,7 @@ def test_records_without_a_fingerprint_are_compared_as_before(storage: Path) -> 
     assert "another workload" not in outcome.output
 
 
-def test_another_machine_under_the_same_name_is_said_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
+def test_another_machine_under_the_same_name_is_reported_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
     (file,) = storage.glob("*/*")
     record = json.loads(file.read_text())
     record["environment"] |= {"cpu": "another CPU", "cores": 4096.0}
@@ -107,7 +110,7 @@ def test_another_machine_under_the_same_name_is_said_once_and_in_the_json(storag
         assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]
 
 
-def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_said(storage: Path) -> None:
+def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_reported(storage: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, OF_512, "--steps=8", "--min-slowdown=100")
     assert outcome.exit_code == 0, outcome.output
     said = (

@@ -68,7 +68,7 @@ def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
     assert "2026-09-01 to 2026-10-10" in outcome.output
 
 
-def test_correlated_nights_have_it_beside_p(tmp_path: Path) -> None:
+def test_correlated_nights_have_it_next_to_p(tmp_path: Path) -> None:
     pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     for number in range(40):
         slow_and_fast_weeks = 0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0)

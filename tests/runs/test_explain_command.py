@@ -55,7 +55,7 @@ def test_it_prints_json_with_the_words_of_a_record(files: list[Path]) -> None:
     assert info["late_ranks"] == {"1": 2}
 
 
-def test_ranks_are_told_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
+def test_ranks_are_identified_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
     files = [sqlite(tmp_path / f"run-rank{r.rank}.sqlite", [r]) for r in (ddp_steps(1, late_us=150), ddp_steps(0))]
     assert json.loads(explain(*files, "--json").output)["late_ranks"] == {"1": 2}
 
@@ -98,7 +98,7 @@ def test_ranks_of_runs_of_two_sizes_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_is_told_which_files_to_name(tmp_path: Path) -> None:
+def test_a_folder_is_refused_with_the_files_to_name(tmp_path: Path) -> None:
     for name in ("test-ddp", "test-bf16"):
         for rank in (0, 1):
             ddp_steps(rank).chrome(tmp_path / f"{name}-rank{rank}.json.gz")
@@ -109,7 +109,7 @@ def test_a_folder_is_told_which_files_to_name(tmp_path: Path) -> None:
     assert explain(*tmp_path.glob(wanted.name)).exit_code == 0
 
 
-def test_a_trace_without_a_gpu_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_trace_without_a_gpu_is_reported_as_one(tmp_path: Path) -> None:
     recording = Recording()
     recording.range("Batch 0", 0, 50)
     assert "on the CPU (the files contain no GPU work)" in explain(recording.chrome(tmp_path / "cpu.json")).output
@@ -143,7 +143,7 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path, name: str, data:
     assert outcome.errors.count("\n") == 1
 
 
-def test_a_rough_breakdown_is_said_to_be(tmp_path: Path) -> None:
+def test_a_rough_breakdown_is_called_rough(tmp_path: Path) -> None:
     recording = Recording()
     recording.range("Batch 0", 0, 50)
     recording.run(GEMM, 100, 200, at=0, by=recording.call("cudaGraphLaunch", 10))

@@ -15,7 +15,7 @@ def stand_in(folder: Path, script: str) -> None:
     nsys.chmod(0o755)
 
 
-def test_an_nsys_that_runs_nothing_is_told_at_once(tmp_path: Path) -> None:
+def test_an_nsys_that_runs_nothing_is_reported_at_once(tmp_path: Path) -> None:
     stand_in(tmp_path, "echo this nsys has expired >&2; exit 1\n")
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     outcome = pytest_perf(tmp_path, TEST, f"--nsys={tmp_path / 'reports'}", variables={"PATH": path})

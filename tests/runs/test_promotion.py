@@ -129,7 +129,7 @@ def test_several_are_promoted_in_their_order_under_a_name(storage: Path, tonight
     assert read_history(storage, "rack-7")[SINGLE].launch_medians_s[2] == [0.05]
 
 
-def test_tests_of_the_baselines_that_are_not_in_it_and_other_software_are_said(
+def test_tests_of_the_baselines_that_are_not_in_it_and_other_software_are_reported(
     storage: Path, tonight: Path, tmp_path: Path
 ) -> None:
     def change(record: Record) -> None:
@@ -249,7 +249,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("change", "complaint"), BAD)
-def test_a_bad_record_is_refused_by_name_and_the_good_one_beside_it_too(
+def test_a_bad_record_is_refused_by_name_and_the_good_one_next_to_it_too(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], complaint: str
 ) -> None:
     bad = edited(tonight, tmp_path / "bad.json", change)
@@ -333,7 +333,7 @@ def test_a_bad_file_among_the_baselines_is_named(storage: Path, tonight: Path) -
         (("drift", "--false-alarms=90", "x.json"), "--false-alarms must be between 0.1 and 50, got 90"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
     outcome = command(*arguments)
     assert outcome.exit_code == 2
     assert complaint in outcome.errors.splitlines()[-1]
@@ -452,7 +452,7 @@ def test_a_number_held_by_a_run_that_was_killed_is_passed_over(storage: Path, to
     [(None, "refused, nothing was written:"), (Path("/proc"), "refused, 0 of 1 records were written:")],
     ids=["a-file-in-the-folder's-place", "a-folder-that-takes-no-files"],
 )
-def test_where_nothing_can_be_written_that_is_said(
+def test_where_nothing_can_be_written_that_is_reported(
     storage: Path, tonight: Path, tmp_path: Path, target: Path | None, told: str
 ) -> None:
     if target is None:

@@ -111,7 +111,7 @@ def test_the_command_merges_the_traces_of_each_test(tmp_path: Path) -> None:
         ((str(BASELINES / "0004_vit.json"), "-o", "README.md"), "--output README.md: cannot write there: "),
     ],
 )
-def test_wrong_usage_of_the_command_is_told_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_usage_of_the_command_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
     outcome = command("report", *arguments)
     assert outcome.exit_code == 2
     assert outcome.errors.startswith(complaint)

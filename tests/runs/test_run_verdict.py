@@ -21,7 +21,7 @@ ONE = "perf/test_throughput.py::test_throughput[steady-2cpu-bucket_view]"
 
 
 def perf(storage: Path, *arguments: str, **variables: str) -> Outcome:
-    """Of five tests."""
+    """Run five tests."""
     return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120", **variables})
 
 
@@ -87,14 +87,14 @@ def words(record: dict[str, Any]) -> set[str]:
     return {benchmark["extra_info"]["verdict"]["word"] for benchmark in record["benchmarks"]}
 
 
-def test_a_machine_that_changed_is_said_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
+def test_a_machine_that_changed_is_reported_once_and_no_test_fails(recorded: Path, tmp_path: Path) -> None:
     outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=50)
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("the machine changed: ") == 1
     assert words(now) == {"excused"}
 
 
-def test_all_slower_beside_flat_canaries_is_red_though_no_test_is(recorded: Path, tmp_path: Path) -> None:
+def test_all_slower_with_flat_canaries_is_red_though_no_test_is(recorded: Path, tmp_path: Path) -> None:
     outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=1 / 50, apart=2, torch="1.0")
     ((instance, shift),) = now["common_shift"].items()
     assert outcome.exit_code == 1, outcome.output
@@ -114,7 +114,7 @@ def test_a_test_slower_than_the_machine_explains_fails_at_the_end(recorded: Path
     assert "; canaries are slower as well: " in now["failed"][ONE]
 
 
-def test_a_slower_test_is_told_at_the_end_also_if_its_teardown_failed(recorded: Path, tmp_path: Path) -> None:
+def test_a_slower_test_is_reported_at_the_end_also_if_its_teardown_failed(recorded: Path, tmp_path: Path) -> None:
     """Its own reports were passed on before it was decided."""
     arguments = ("-p", "tests.runs.failing_teardown", f"--junitxml={tmp_path / 'junit.xml'}")
     outcome, now = judged_by(
@@ -163,7 +163,7 @@ def test_a_strict_machine_fails_it(recorded: Path, tmp_path: Path) -> None:
     assert "; 5 tests with records are needed to tell whether the machine explains it" in now["failed"][ONE]
 
 
-def test_a_test_of_few_that_is_slower_beside_flat_canaries_fails(recorded: Path, tmp_path: Path) -> None:
+def test_a_test_of_few_that_is_slower_with_flat_canaries_fails(recorded: Path, tmp_path: Path) -> None:
     outcome, now = judged_by(recorded, tmp_path, tests=3, canaries=1, arguments=FEW)
     assert outcome.exit_code == 1, outcome.output
     assert list(now["failed"]) == [ONE]

@@ -63,7 +63,8 @@ def test_the_best_config_of_all_stages_is_found(tuned: tuple[Outcome, dict[str, 
 
 
 def test_its_gains_have_intervals_in_which_the_truth_lies(tuned: tuple[Outcome, dict[str, Any]]) -> None:
-    """Of ddp_default, 1.01 times 1.0015 in buckets of 25 MB; of the limit one bucket without communication."""
+    """The truth for ddp_default is 1.01 times 1.0015, in buckets of 25 MB; for the limit it is one bucket without
+    communication."""
     _, tuning = tuned
     low, high = tuning["over_default"]["interval_percent"]
     assert low - 0.1 < 100 * (1.01 * 1.00154 / 0.98 - 1) < high + 0.1
@@ -80,7 +81,7 @@ def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> No
     assert 'os.environ["NCCL_MAX_CTAS"] = "8"' in "\n".join(tuning["patches"]["lightning"])
 
 
-def test_each_pass_tells_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
     told = [line for line in tuned[0].output.splitlines() if line.startswith("steady 4gpu, ")]
     assert any("deciding: " in line for line in told)
     assert all(re.search(r"launches(, deciding)?: \S+ +\d+\.\d\d ms/step( \([+-]\d+\.\d %\))?", line) for line in told)

@@ -15,7 +15,8 @@ from typing import Any
 from fixtures.gradients.cases.checks import Check
 from fixtures.launch.faults import RankFailure, RankFault
 from fixtures.launch.protocol import NcclLogRequest, TrainRequest, TrainResult
-from fixtures.matrix.configs import Config, find_config
+from fixtures.matrix.config import Config
+from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 from tests.runs import nccl_that_reads

@@ -75,7 +75,7 @@ def test_no_job_may_do_more_than_it_needs() -> None:
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
-def test_every_action_is_pinned_and_its_version_is_said(file: Path) -> None:
+def test_every_action_is_pinned_and_its_version_is_reported(file: Path) -> None:
     uses = re.findall(r"^ *(?:- )?uses: (.+)$", file.read_text(), re.MULTILINE)
     pinned = re.compile(r"(?:[\w-]+/[\w-]+@[0-9a-f]{40}|docker://[\w/-]+@sha256:[0-9a-f]{64}) # v\d+\.\d+\.\d+")
     assert uses

@@ -25,7 +25,7 @@ from fixtures.inputs.strict_json import BadJson, strict_json
         (b'["\x1b"]', "Invalid control character at at byte 2 of 5"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(text: bytes, says: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(text: bytes, says: str) -> None:
     with pytest.raises(BadJson) as refused:
         strict_json(text)
     assert str(refused.value) == says

@@ -12,7 +12,7 @@ from fixtures.launch.revision import Revision, _moved, check_module, find_revisi
 
 @pytest.fixture
 def revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Revision:
-    """Of a repository with one module that is committed and one that is not."""
+    """A revision of a repository with one module that is committed and one that is not."""
     (tmp_path / "committed_module.py").touch()
     author = ("-c", "user.name=a", "-c", "user.email=a@b")
     for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "first"]):
@@ -34,7 +34,7 @@ def test_it_is_found_without_code_on_the_command_line(revision: Revision, tmp_pa
         ("pytest", "^pytest is .*__init__.py, which is not in the repository of HEAD"),
     ],
 )
-def test_a_module_that_it_does_not_have_is_said(revision: Revision, module: str, says: str) -> None:
+def test_a_module_that_it_does_not_have_is_reported(revision: Revision, module: str, says: str) -> None:
     with pytest.raises(BadInterpreter, match=says):
         check_module(revision, module)
 

@@ -62,13 +62,13 @@ def test_a_run_whose_reaper_was_killed_ends_as_usual(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_name_that_is_not_utf8_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_is_not_utf8_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp/\udcff")
     with pytest.raises(BadTemporaryFolder, match=r"^the temporary folder /tmp/\\udcff cannot be used: its name is not"):
         Session()
 
 
-def test_too_little_room_is_told_in_numbers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_too_little_room_is_reported_in_numbers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(session, "_NEEDED_BYTES", 10**18)
     with pytest.raises(BadTemporaryFolder, match=r"cannot be used: [\d.]+ MB are free, a run needs 1000000000000 MB; "):
         Session()

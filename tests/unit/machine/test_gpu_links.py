@@ -59,14 +59,14 @@ def test_pairs_that_differ_and_cannot_reach_each_other_are_counted() -> None:
     ]
 
 
-def test_a_pcie_link_below_its_best_stands_beside_it() -> None:
+def test_a_pcie_link_below_its_best_stands_next_to_it() -> None:
     slow = replace(B200.devices[0], pcie_generation=3, pcie_width=8)
     assert header_lines(replace(B200, devices=(slow, *B200.devices[1:])))[1] == (
         "PCIe: 1 x gen 3 x8 (of gen 5 x16), 7 x gen 5 x16"
     )
 
 
-def test_one_gpu_of_which_nothing_is_told_is_one_line() -> None:
+def test_one_gpu_without_readings_is_one_line() -> None:
     assert header_lines(Machine(devices=(Device(name="NVIDIA L40S"),), links={}, p2p={})) == ["GPUs: NVIDIA L40S"]
 
 
@@ -147,5 +147,5 @@ def test_hidden_gpus_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_what_traffic_crosses_is_said_of_each_kind_of_link_but_nvlink(links: set[str], meaning: str) -> None:
+def test_what_traffic_crosses_is_reported_for_each_kind_of_link_but_nvlink(links: set[str], meaning: str) -> None:
     assert crossed(links) == meaning

@@ -45,11 +45,11 @@ def said(*launches: LaunchState) -> list[tuple[str, str]]:
     return [(spoiler.kind, spoiler.says) for spoiler in gpu_warnings(launches)]
 
 
-def test_nothing_is_said_of_gpus_that_are_fine() -> None:
+def test_nothing_is_reported_about_gpus_that_are_fine() -> None:
     assert said(around(FINE, FINE), around(FINE, FINE)) == []
 
 
-def test_nothing_is_said_of_what_nvml_does_not_tell() -> None:
+def test_nothing_is_reported_about_what_nvml_does_not_support() -> None:
     assert said(around(Reading(), before=Reading())) == []
 
 
@@ -102,7 +102,7 @@ def test_nothing_is_said_of_what_nvml_does_not_tell() -> None:
         pytest.param(replace(FINE, pcie_width=8), "pcie", "GPU 0: PCIe x8 of x16", id="lanes"),
     ],
 )
-def test_what_spoils_a_number_is_said(after: Reading, kind: str, says: str) -> None:
+def test_what_spoils_a_number_is_reported(after: Reading, kind: str, says: str) -> None:
     assert said(around(after)) == [(kind, says)]
 
 
@@ -125,7 +125,7 @@ def test_what_is_usual_is_not_said(after: Reading) -> None:
     assert said(around(after)) == []
 
 
-def test_pcie_below_its_generation_is_said_of_a_gpu_that_was_not_idle_both_times() -> None:
+def test_pcie_below_its_generation_is_reported_for_a_gpu_that_was_not_idle_both_times() -> None:
     slow = replace(FINE, pcie_generation=3)
     idle = replace(slow, reasons=("idle",))
     assert said(around(slow, before=slow)) == [("pcie", "GPU 0: PCIe generation 3 of 5")]
@@ -147,7 +147,7 @@ def test_one_of_several_gpus_with_fewer_nvlinks_is_named() -> None:
     )
 
 
-def test_another_process_is_told_before_what_it_may_be_the_reason_of() -> None:
+def test_another_process_is_reported_before_what_it_may_cause() -> None:
     other = OtherProcess(pid=4711, memory_bytes=9, sm_percent=37)
     slowed = replace(FINE, held_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
     launches = around(slowed, FINE), around(FINE, replace(slowed, others=(other,)))

@@ -33,7 +33,7 @@ def h200(count: int, *, link: str | None = "nv18") -> Gpus:
 
 
 @pytest.mark.parametrize("product", ["p4d.24xlarge", "g6e.48xlarge", "u-12tb1.112xlarge", "p5en.48xlarge"])
-def test_on_ec2_the_firmware_tells_the_instance(tmp_path: Path, product: str) -> None:
+def test_on_ec2_the_firmware_reports_the_instance(tmp_path: Path, product: str) -> None:
     assert detect(h200(8), dmi=dmi(tmp_path, vendor="Amazon EC2", product=product)) == product
 
 
@@ -50,7 +50,7 @@ def test_elsewhere_the_gpus_do(tmp_path: Path, vendor: str, product: str) -> Non
     assert detect(h200(8), dmi=dmi(tmp_path, vendor=vendor, product=product)) == "8x-nvidia-h200-nv18"
 
 
-def test_firmware_that_tells_half_tells_nothing(tmp_path: Path) -> None:
+def test_firmware_that_reports_half_reports_nothing(tmp_path: Path) -> None:
     dmi(tmp_path, vendor="Amazon EC2", product="p4d.24xlarge").joinpath("product_name").unlink()
     assert detect(h200(8), dmi=tmp_path) == "8x-nvidia-h200-nv18"
 

@@ -140,7 +140,7 @@ def test_each_pair_has_its_transports_with_their_channels(log: str, pairs: dict[
         (logs.V2_22_CUMEM, None),
     ],
 )
-def test_gpudirect_is_said_of_traffic_to_a_network(log: str, gpudirect: bool | None) -> None:
+def test_gpudirect_is_reported_for_traffic_to_a_network(log: str, gpudirect: bool | None) -> None:
     assert fingerprint(log).gpudirect is gpudirect
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.matrix.configs import Config, find_config
+from fixtures.matrix.config import Config
+from fixtures.matrix.configs import find_config
 from fixtures.matrix.frameworks import FRAMEWORKS
 from fixtures.matrix.workloads import WORKLOADS
 
@@ -71,12 +72,12 @@ def test_only_arguments_that_the_stated_version_has_are_given(framework: str, co
         ("lightning", "graph-bucket_25mb", "a CUDA graph of the whole step"),
     ],
 )
-def test_what_has_no_argument_is_said_in_one_line(framework: str, config: str, missing: str) -> None:
+def test_what_has_no_argument_is_reported_in_one_line(framework: str, config: str, missing: str) -> None:
     version = FRAMEWORKS[framework].version
     assert f"# no argument of {framework} {version} for {missing}" in lines(framework, config)
 
 
-def test_a_cap_of_25_that_is_not_passed_on_is_said() -> None:
+def test_a_cap_of_25_that_is_not_passed_on_is_reported() -> None:
     assert any("25 is not passed on" in line for line in lines("accelerate", "bucket_25mb"))
     assert not any("25 is not passed on" in line for line in lines("lightning", "bucket_25mb"))
 

@@ -36,6 +36,6 @@ def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str)
         Hook(name="x", build=None, **claim)
 
 
-def test_a_hook_that_is_not_there_is_told() -> None:
+def test_a_hook_that_is_not_there_is_reported() -> None:
     with pytest.raises(NotFound, match="no hook named 'powersdg': there are none, allreduce"):
         find_hook("powersdg")

@@ -14,6 +14,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.utils.data import default_collate
 
 from fixtures.machine.instance import valid
+from fixtures.matrix.config import Config
 from fixtures.matrix.configs import (
     BY_DEFAULT,
     CONFIGS,
@@ -25,7 +26,6 @@ from fixtures.matrix.configs import (
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
     SHARDING,
-    Config,
 )
 from fixtures.matrix.hook import Gradient, whole
 from fixtures.matrix.hooks import HOOKS

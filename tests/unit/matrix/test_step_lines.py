@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.matrix.configs import CONFIGS, Config
+from fixtures.matrix.config import Config
+from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.step_lines import step_lines
 
 

@@ -35,5 +35,5 @@ def test_an_error_without_a_message_has_its_type() -> None:
     assert reason(failed(step)).endswith(": NotImplementedError")
 
 
-def test_an_error_of_the_capture_alone_is_said() -> None:
+def test_an_error_of_the_capture_alone_is_reported() -> None:
     assert reason(RuntimeError("out of memory\nmore")) == "out of memory"

@@ -18,5 +18,5 @@ def test_what_was_taken_before_does_not_count() -> None:
     assert peak_memory_bytes(CPU) < full - LARGE / 2
 
 
-def test_where_it_cannot_be_counted_anew_that_is_said(tmp_path: Path) -> None:
+def test_where_it_cannot_be_counted_anew_that_is_reported(tmp_path: Path) -> None:
     assert not reset_peak_memory(CPU, clear_refs=tmp_path / "self" / "clear_refs")

@@ -88,6 +88,21 @@ def test_the_table_fits_a_terminal_and_sums_up() -> None:
     assert "planted 2 %: found " in text
 
 
+def test_tests_that_the_host_limits_are_summed_up_apart() -> None:
+    """Ten of PowerSGD: their records come from hosts of different speeds, so they alone are blunt."""
+    result = backtest(BASELINES, NVLINK, Rule())
+    free, limited = (summary(result)[key] for key in ("not_host_limited", "host_limited"))
+    assert (free["tests"], limited["tests"]) == (29, 10)
+    assert free["threshold_three_quarters_percent"] <= 2 < limited["threshold_median_percent"]
+    assert "29 tests that the host does not limit: median 1.3 %" in " ".join(backtest_lines(result))
+
+
+def test_where_no_record_knows_the_host_there_is_one_summary() -> None:
+    result = backtest(BASELINES, "8x-nvidia-h200-nv18", Rule())
+    assert summary(result)["host_limited"] == {}
+    assert "host" not in " ".join(backtest_lines(result))
+
+
 def test_one_record_alone_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / NVLINK).mkdir()
     shutil.copy(BASELINES / NVLINK / "0001_vit.json", tmp_path / NVLINK)

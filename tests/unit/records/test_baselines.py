@@ -280,7 +280,7 @@ def test_a_file_of_another_name_is_not_left_out(tmp_path: Path, name: str) -> No
     assert wrong(tmp_path) == f"{file}: its name is not NNNN_name.json"
 
 
-def test_a_file_beside_the_instances_is_named(tmp_path: Path) -> None:
+def test_a_file_next_to_the_instances_is_named(tmp_path: Path) -> None:
     save(tmp_path, benchmark(DDP, 0.1))
     (tmp_path / "0001_night.json").write_text("{}")
     assert wrong(tmp_path) == f"{tmp_path / '0001_night.json'}: is not in the folder of an instance"

@@ -77,7 +77,7 @@ RECORDED = record(WORKLOAD, CONFIG)
         ({"find_unused_parameters": True}, "find_unused_parameters False in the records, True now"),
     ],
 )
-def test_another_workload_is_told_with_what_differs(changed: dict[str, Any], said: str) -> None:
+def test_another_workload_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
     mismatch = find_mismatch(RECORDED, record(WORKLOAD | changed, CONFIG))
     assert mismatch is not None
     assert mismatch.reason == f"the records have another workload under this name: {said}"
@@ -95,7 +95,7 @@ def test_another_workload_is_told_with_what_differs(changed: dict[str, Any], sai
         ({"variables": {"NCCL_MAX_CTAS": "4"}}, "NCCL_MAX_CTAS unset in the records, 4 now"),
     ],
 )
-def test_another_config_is_told_with_what_differs(changed: dict[str, Any], said: str) -> None:
+def test_another_config_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
     mismatch = find_mismatch(RECORDED, record(WORKLOAD, CONFIG | changed))
     assert mismatch is not None
     assert mismatch.reason == f"the records have another config under this name: {said}"

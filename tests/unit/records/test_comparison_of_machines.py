@@ -246,7 +246,7 @@ def fingerprint(**keys: Any) -> dict[str, Any]:
     return {"workload_fingerprint": {"parameters_sha256": "one", "sample": ["float32[3]"], "batch_size": 32, **keys}}
 
 
-def test_another_batch_of_the_same_model_is_said_and_compared_in_samples(tmp_path: Path) -> None:
+def test_another_batch_of_the_same_model_is_reported_and_compared_in_samples(tmp_path: Path) -> None:
     a = [measured("ddp", 1.0, **fingerprint())]
     b = [measured("ddp", 1.0, batch=64, **fingerprint(batch_size=64))]
     result = compared(*two(tmp_path, a, b))
@@ -259,7 +259,7 @@ def test_without_fingerprints_another_batch_says_that_the_model_is_taken_by_its_
     assert result.notes[1] == "mine: no fingerprint of the model on b: taken to be the same by its name"
 
 
-def test_other_arithmetic_is_said(tmp_path: Path) -> None:
+def test_other_arithmetic_is_reported(tmp_path: Path) -> None:
     a = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["float32"]))]
     b = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["bfloat16"]))]
     assert compared(*two(tmp_path, a, b)).notes == ("mine: dtypes of the forward pass float32 on a, bfloat16 on b",)

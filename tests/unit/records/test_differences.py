@@ -141,7 +141,7 @@ def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(inf
     assert why(info) == "+12 ms a step; nothing else that is recorded differs"
 
 
-def test_a_record_that_was_not_profiled_tells_what_it_has() -> None:
+def test_a_record_that_was_not_profiled_reports_what_it_has() -> None:
     bare = Snapshot.of({**BARE, "steps_per_s": 10.0}, {})
     assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
 
@@ -169,7 +169,7 @@ def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
     assert cause_since(*recorded(older=8.0), NOW).startswith("+12 ms a step")
 
 
-def test_that_no_record_was_profiled_is_said_with_the_option() -> None:
+def test_that_no_record_was_profiled_is_reported_with_the_option() -> None:
     assert cause_since(*recorded(), NOW).endswith("no record of it was profiled: record one with --explain all")
 
 

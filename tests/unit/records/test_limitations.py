@@ -38,7 +38,7 @@ def said(*arguments: Any, **more: Any) -> list[str]:
 RECORDS = [environment()]
 
 
-def test_nothing_is_said_of_a_machine_that_is_fine_or_unknown() -> None:
+def test_nothing_is_reported_about_a_machine_that_is_fine_or_unknown() -> None:
     assert said(environment(), records=RECORDS) == []
     assert said(EnvironmentRecord(), records=RECORDS) == []
     assert said(environment(DEVICE | {"pcie_width": None}, settings=({},), p2p={"0-1": None})) == []

@@ -16,7 +16,7 @@ AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 7
 
 
 def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Of a test in a world of eight; after: the GPUs after each launch."""
+    """The record of a test in a world of eight. after: the GPUs after each launch."""
     launches = [{"lasted_s": 1.0, "before": {}, "after": gpus, "held_percent": {}} for gpus in after or (AT_WORK,)]
     return {
         "workload": "vit_l_32",
@@ -94,7 +94,7 @@ LOCKED = {**AT_WORK, "sm_mhz": 1500}
         (identity(cores=32.0), "cores a rank 4, in the records 24"),
     ],
 )
-def test_another_machine_is_told_with_what_differs(now: Identity, said: str) -> None:
+def test_another_machine_is_reported_with_what_differs(now: Identity, said: str) -> None:
     assert other_machine(now, [identity()]) == (said,)
 
 

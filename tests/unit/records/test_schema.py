@@ -42,7 +42,7 @@ def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
     assert json_of(record) == small()
 
 
-def test_null_is_told_from_a_missing_key() -> None:
+def test_null_is_distinguished_from_a_missing_key() -> None:
     record = small(gradient_error=None)
     (benchmark,) = checked(record).benchmarks
     assert benchmark.extra_info.gradient_error is None

@@ -83,7 +83,7 @@ def test_the_sides_are_those_without_and_with_the_variable() -> None:
         pytest.param({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, {}, {}, [], id="not-of-nccl"),
     ],
 )
-def test_what_nccls_log_shows_is_told(
+def test_what_nccls_log_shows_is_reported(
     given: dict[str, str], without: Variables | None, with_: Variables | None, says: list[str]
 ) -> None:
     lines = unwrapped(printed(given, without, with_))

@@ -84,7 +84,7 @@ def test_steps_that_are_all_slow_are_rough_without_their_range() -> None:
     assert beside(breakdown, 90) == ("+11.7", "rough")
 
 
-def test_a_host_that_waits_and_then_starves_the_device_is_said_also_where_it_is_not_launch_bound() -> None:
+def test_a_host_that_waits_and_then_starves_the_device_is_reported_also_where_it_is_not_launch_bound() -> None:
     typical = on_ranks(*(rank.steps[1:4] for rank in POWERSGD.ranks))
     _, remark = beside(typical, 97.82)
     assert "starved 4.8 ms; the host waits for the GPU 1 x a step" in remark
@@ -143,7 +143,7 @@ def profiled(*configs: str) -> list[str]:
     return breakdown_lines(run)
 
 
-def test_of_one_profiled_test_it_is_said_what_its_traces_would_say() -> None:
+def test_one_profiled_test_is_listed_with_what_its_traces_would_show() -> None:
     lines = profiled("ddp")
     assert "phases on the device, ms: forward 25.00, backward 60.00" in lines
     assert any(line.startswith("not launch-bound: the host launches 7.00 ms ahead; ") for line in lines)

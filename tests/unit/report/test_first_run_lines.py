@@ -36,7 +36,7 @@ def on_gpus(now: Quantity, *limitations: Limitation, software: tuple[str, ...] =
     )
 
 
-def test_nothing_is_said_of_a_quiet_cpu_and_of_a_run_with_a_baseline() -> None:
+def test_nothing_is_reported_about_a_quiet_cpu_and_of_a_run_with_a_baseline() -> None:
     assert first_run_lines(CPU) == first_run_lines(None) == []
 
 

@@ -149,7 +149,7 @@ def test_the_verdict_stands_in_the_row_with_the_change() -> None:
     assert rows(lines(DDP, history_s=[1 / 4]))["ddp"][-3:] == ["faster", "50.0", "%"]
 
 
-def test_what_spoils_a_number_stands_beside_it_once() -> None:
+def test_what_spoils_a_number_stands_next_to_it_once() -> None:
     fine = Reading(sm_mhz=1980, max_sm_mhz=1980, reasons=())
     spoiled = LaunchState(before=(fine,), after=(replace(fine, sm_mhz=1410),), lasted_s=4)
     launches = tuple(replace(launch(0.1), gpu_state=spoiled) for _ in range(3))
@@ -166,7 +166,7 @@ def bucketed(config: str, *bucket_mb: float, largest_mb: float = 154.4) -> Measu
     return measured(config, 0, workload="gpt2_124m", launches=launches)
 
 
-def test_buckets_that_cannot_be_as_small_as_asked_are_said_once_with_their_sizes() -> None:
+def test_buckets_that_cannot_be_as_small_as_asked_are_reported_once_with_their_sizes() -> None:
     small = [bucketed(f"{hook}bucket_10mb", 11.8, 12.1, 164.6) for hook in ("", "bf16-")]
     table = lines(*small, bucketed("bucket_50mb", 54.3, 180.2), bucketed("bucket_400mb", 420, 78))
     assert [line for line in table if "never smaller" in line] == [
@@ -248,7 +248,7 @@ def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> N
     ]
 
 
-def test_a_lossy_config_that_gains_nothing_is_said_to() -> None:
+def test_a_lossy_config_that_gains_nothing_is_reported() -> None:
     # On 8 H200, vit_l_32.
     found = best(quiet("ddp_default", 11.12), quiet("bf16", 10.90), quiet("bf16_powersgd_rank1", 10.27))
     assert found[1] == "best lossless: ddp_default, 11.12 steps/s"
@@ -369,7 +369,7 @@ def test_two_names_of_one_config_are_one() -> None:
     assert best(*same, quiet("fp16", 8))[1] == f"best lossy: bf16, 9.00 steps/s; {UNKNOWN_LOSS}"
 
 
-def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_said_to_be() -> None:
+def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_reported() -> None:
     found = best(launched("ddp_default", 90.0, 90.4, 90.2), launched("bf16", 90.2, 90.0, 90.1))
     assert found[-len(CONFIGS["bf16"].lines()) - 1] == (
         "best lossy: bf16, 11.10 steps/s, +0.1 % over ddp_default; not clearly faster than lossless ddp_default"
@@ -470,7 +470,7 @@ def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
     assert (far_apart.word, close.word) == ("unclear", "ok")
     assert far_apart.threshold_percent is not None
     assert close.threshold_percent is not None
-    (line,) = unwrapped(sensitivity_lines([close, close, close, far_apart]))
+    (line,) = unwrapped(sensitivity_lines({"a": close, "b": close, "c": close, "d": far_apart}))
     half, three_quarters = close.threshold_percent, (3 * close.threshold_percent + far_apart.threshold_percent) / 4
     assert line == (
         f"this run would have caught a slowdown of {half:.1f} % in half of the tests, {three_quarters:.1f} % in three "
@@ -479,12 +479,22 @@ def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
     )
 
 
-def test_one_threshold_is_said_as_it_is_and_none_is_not_said() -> None:
+def test_one_threshold_is_reported_as_it_is_and_none_is_not_reported() -> None:
     close = judge([0.1], [[0.1], [0.1]])
-    assert unwrapped(sensitivity_lines([close, judge([0.1], [])])) == [
+    assert unwrapped(sensitivity_lines({"a": close, "b": judge([0.1], [])}, host_limited={"b"})) == [
         f"this run would have caught a slowdown of {close.threshold_percent:.1f} %"
     ]
-    assert sensitivity_lines([judge([0.1], [])]) == []
+    assert sensitivity_lines({"a": judge([0.1], [])}) == []
+
+
+def test_tests_that_the_host_limits_are_counted_where_they_are_the_blunt_ones() -> None:
+    far_apart, close = judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.1]])
+    verdicts = {"a": close, "b": close, "c": far_apart, "d": far_apart}
+    assert close.threshold_percent is not None
+    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"c", "d"}))
+    assert f"in three quarters ({close.threshold_percent:.1f} % without the 2 that the host limits)" in line
+    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"a"}))
+    assert "host" not in line
 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:

@@ -47,7 +47,7 @@ def leave_with_words() -> None:
         (leave_with_words, "importing it ended its process: it exited with code 3: no licence \\x1b[31mfound"),
     ],
 )
-def test_the_end_of_the_process_is_told(ends: Callable[[], None], says: str) -> None:
+def test_the_end_of_the_process_is_reported(ends: Callable[[], None], says: str) -> None:
     with pytest.raises(DiedWhileImporting) as died:
         answer_apart(ends)
     assert str(died.value) == says

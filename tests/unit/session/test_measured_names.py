@@ -63,7 +63,7 @@ def test_a_config_has_a_name_of_its_own() -> None:
         config_named(replace(small, name="ddp"), HERE)
 
 
-def test_a_module_that_is_not_on_sys_path_is_said() -> None:
+def test_a_module_that_is_not_on_sys_path_is_reported() -> None:
     lost = ModuleType("lost")
     lost.__dict__["mine"] = value = object()
     with pytest.raises(pytest.fail.Exception, match="it is lost:mine, and ranks find no lost on sys"):

@@ -79,7 +79,9 @@ def test_a_slowdown_is_looked_at_four_times_and_stays_one() -> None:
 
 
 @pytest.mark.parametrize(("recheck_s", "confirmed"), [(60, True), (0, False)])
-def test_a_small_slowdown_that_new_processes_did_not_confirm_is_said_to_be_so(recheck_s: int, confirmed: bool) -> None:
+def test_a_small_slowdown_that_new_processes_did_not_confirm_is_reported_as_unconfirmed(
+    recheck_s: int, confirmed: bool
+) -> None:
     """Against twenty records that agree, 2.5 % is more than chance."""
     machine = Machine(slow_s=math.inf, factor=1.025)
     run = machine.run(recheck_s)
@@ -101,7 +103,7 @@ def test_a_burst_is_over_when_it_is_looked_at_again(slow_s: float, looks: int, r
 
 
 def test_a_slowdown_is_found_though_bursts_come_too() -> None:
-    """Of 12 launches the first nine are slower by half once more: what is judged has nothing of that."""
+    """Of 12 launches the first nine are slower by half once more. The launches that are judged are not."""
     machine = Machine(slow_s=20, factor=2.1, then=1.4)
     found, verdict = machine.judged(machine.run(60))
     assert verdict.word == "slower"

@@ -34,7 +34,7 @@ def timelines(folder: Path, *recordings: Recording) -> list[Timeline]:
 
 
 def ends_ms(step: StepOfRanks) -> list[list[float]]:
-    """Of each rank: when its collectives end."""
+    """When the collectives of each rank end."""
     return [[round(span.end_ms, 6) for span in rank.spans if span.kind == "collective"] for rank in step.ranks]
 
 
