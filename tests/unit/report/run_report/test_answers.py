@@ -2,8 +2,8 @@
 
 from fixtures.report.run_report.answers import Answer, answers
 from fixtures.report.run_report.charts.drawn import charts_of
-from tests.run_reports import DDP, h200, info_of, infos, profiled, report_of, slower, with_transfers
-from tests.saved_records import Record
+from tests.run_reports import DDP, h200, info_of, profiled, report_of, slower, with_transfers
+from tests.saved_records import Record, infos
 
 
 def answered(record: Record) -> tuple[Answer, Answer, Answer]:
