@@ -80,3 +80,12 @@ def test_fewer_exchanges_send_what_is_predicted(two_ranks: RankSets, tmp_path: P
     plain = 2 * sum(size for size, _ in result.gradients)
     assert result.wire_bytes_per_step == (plain if config == "accumulate_2" else plain // 8)
     assert result.issued_bytes_per_step == pytest.approx(result.wire_bytes_per_step, rel=1e-3)
+
+
+def test_the_kernel_counts_one_average_of_the_weights_in_eight_steps(two_ranks: RankSets) -> None:
+    """Wherever the window begins: here it has nine steps, with two averages."""
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(workload="vit_tiny", config="local_sgd_8", world=WORLD.name, steps=8, warmup=4)
+    results = ranks.ask(WORLD, request, doing="local_sgd_8")
+    counted = sum(result.sent_bytes_per_step or 0.0 for result in results)
+    assert counted == pytest.approx(results[0].wire_bytes_per_step, rel=0.03)

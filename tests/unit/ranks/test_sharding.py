@@ -9,7 +9,7 @@ from torch import nn
 
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World
-from fixtures.ranks.sharding import Shards, blocks_of, shared_parameters
+from fixtures.ranks.sharding import Shards, blocks_of, broadcast_bytes, shared_parameters
 
 
 def lists(*containers: nn.Module) -> nn.Module:
@@ -54,6 +54,13 @@ def test_a_parameter_of_two_blocks_or_of_a_block_and_the_rest_is_named(one: str 
         model[int(other[0])].weight = model[int(one[0])].weight
     expected = None if one is None else (one, other)
     assert shared_parameters(model, [model[0], model[1], model[2]]) == expected
+
+
+def test_zero1_broadcasts_no_frozen_parameters() -> None:
+    model = nn.Linear(4, 4)
+    assert broadcast_bytes(model, World(backend="gloo", size=3)) == 2 * (16 + 4) * 4
+    model.bias.requires_grad_(False)
+    assert broadcast_bytes(model, World(backend="gloo", size=3)) == 2 * 16 * 4
 
 
 def test_two_modules_of_one_block_may_share_a_parameter() -> None:
