@@ -1,0 +1,47 @@
+"""The numbers of steps of a launch."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.launch.protocol import PROFILED_STEPS, TrainRequest
+from fixtures.matrix.configs import CONFIGS
+from fixtures.ranks.feed import PREFETCH
+from fixtures.ranks.schedule import Schedule, schedule
+
+REQUEST = TrainRequest(workload="vit_tiny", config="ddp", world="2cpu", steps=20, warmup=10, precision_percent=0.25)
+
+
+def of(config: str, request: TrainRequest = REQUEST, workers: int = 1, *, time_no_sync: bool = False) -> Schedule:
+    return schedule(request, CONFIGS[config], workers=workers, time_no_sync=time_no_sync)
+
+
+def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes() -> None:
+    plan = of("ddp")
+    assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (5, 4, 1, [8, 8, 4])
+    assert plan.batches == 10 + 20 + 2  # one more step before each further block
+
+
+def test_without_a_precision_all_steps_are_one_block() -> None:
+    plan = of("ddp", replace(REQUEST, precision_percent=0))
+    assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (9, 0, 1, [20])
+
+
+def test_a_loader_has_whole_rounds_and_drops_what_it_loaded_ahead() -> None:
+    plan = of("feed_loader", workers=3)
+    assert (plan.round, plan.steps, plan.loaded_ahead, plan.timed) == (3, 21, 3 * PREFETCH, 0)
+    assert plan.batches == 10 + plan.loaded_ahead + 3 + 21 + len(plan.sizes) - 1
+
+
+def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.ranks.schedule.profiled_repetitions", lambda: 2)
+    plain = of("ddp").batches
+    assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
+    assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1
+    assert of("ddp", time_no_sync=True).batches > plain
+    assert of("ddp", replace(REQUEST, traces=("a", "b"))).batches == plain + PROFILED_STEPS + 2
+    assert of("accumulate_4").batches == 4 * plain
+
+
+def test_a_step_in_which_weights_are_averaged_is_in_each_round() -> None:
+    assert (of("local_sgd_8").round, of("local_sgd_8").steps) == (8, 24)
