@@ -30,12 +30,9 @@ SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
 SOUND: list[Hook] = []
 
 
-def caught_by(
-    check: Check,
-    shapes: Sequence[Sequence[int]] = (),
-    **claim: Any,  # fields of Hook
-) -> Callable[[Callable[[], Mean]], Hook]:
-    """shapes: of the parameters; empty: the usual ones."""
+def caught_by(check: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+    """claim: fields of Hook, hence Any; ``shapes``: of the parameters, in place of the usual ones."""
+    shapes = claim.pop("shapes", None)
 
     def enter(make: Callable[[], Mean]) -> Hook:
         made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})

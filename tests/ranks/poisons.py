@@ -5,12 +5,17 @@
     python -m tests.ranks.poisons      takes all poisons in turn and prints, as JSON, what each changed in this process
 """
 
+import builtins
+import ctypes
+import gc
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,6 +23,10 @@ from typing import Any
 
 from fixtures.matrix.workloads import Workload
 from tests.workloads_for_tests import steady
+
+_PR_SET_TIMERSLACK = 29
+# FE_UPWARD of fenv.h.
+_UPWARD = {"x86_64": 0x800, "aarch64": 0x400000}
 
 
 def _spin() -> None:
@@ -44,6 +53,18 @@ def _poisons() -> dict[str, Callable[[], object]]:
         "niceness": lambda: os.nice(1),
         "affinity": lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]),
         "torchs_function": lambda: setattr(torch, "relu", lambda tensor: tensor),
+        "debug_level": lambda: torch.distributed.set_debug_level(  # type: ignore[attr-defined]
+            torch.distributed.DebugLevel.DETAIL  # type: ignore[attr-defined]
+        ),
+        "saved_tensors": lambda: torch.autograd.graph.save_on_cpu().__enter__(),
+        "backward_in_one_thread": lambda: torch.autograd.set_multithreading_enabled(False),
+        "traced_memory": lambda: tracemalloc.start(),
+        "collections_watched": lambda: gc.callbacks.append(lambda phase, info: None),
+        "traced_threads": lambda: threading.setprofile(lambda frame, event, argument: None),
+        "layers_forward": lambda: setattr(nn.Linear, "forward", lambda layer, values: values @ layer.weight.T),
+        "builtin": lambda: setattr(builtins, "sum", lambda values, start=0: start),
+        "timer_slack": lambda: ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 50_000_000),
+        "rounding": lambda: ctypes.CDLL("libm.so.6").fesetround(_UPWARD[platform.machine()]),
         "nothing": lambda: None,
     }
 
@@ -96,6 +117,16 @@ NAMES = {
     "niceness": "niceness: ",
     "affinity": "CPU affinity: ",
     "torchs_function": "function torch.relu replaced",
+    "debug_level": "torch.distributed.get_debug_level(): ",
+    "saved_tensors": "torch.autograd.graph.saved_tensors_hooks: ",
+    "backward_in_one_thread": "torch.autograd.is_multithreading_enabled(): ",
+    "traced_memory": "tracemalloc.is_tracing(): False -> True",
+    "collections_watched": "gc.callbacks: 0 -> 1",
+    "traced_threads": "threading.getprofile(): ",
+    "layers_forward": "function torch.nn.Linear.forward replaced",
+    "builtin": "function builtins.sum replaced",
+    "timer_slack": "timer slack: ",
+    "rounding": "rounding of floats: ",
     "nothing": "",
 }
 

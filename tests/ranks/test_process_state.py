@@ -49,7 +49,7 @@ def shared() -> Iterator[Sets]:
 @pytest.fixture(scope="module")
 def poisoned() -> dict[str, list[str]]:
     """Poison -> the changes that a process reports when it takes one poison after the other."""
-    done = subprocess.run([sys.executable, "-m", "tests.ranks.poisons"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", "tests.ranks.poisons"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     changes: dict[str, list[str]] = json.loads(done.stdout)
     return changes
