@@ -54,6 +54,13 @@ def test_a_run_that_measured_nothing() -> None:
     assert cost.headline.startswith("Not measured: it takes the config no_comm")
 
 
+def test_on_one_gpu_communication_costs_nothing() -> None:
+    record = h200()
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["world_size"] == 1]
+    assert record["benchmarks"]
+    assert answered(record)[2].headline == "Nothing: one rank sends nothing"
+
+
 def test_what_is_not_decided_is_not_called_best() -> None:
     record = h200()
     record["best"][0] |= {"decided": False, "among": ["bucket_10mb", "bucket_50mb"]}
