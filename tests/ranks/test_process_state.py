@@ -71,7 +71,7 @@ def test_another_workload_trains_in_new_processes_and_the_change_is_said_once(sh
     assert shared.train(workload) == poisoned
     assert not {*poisoned} & {*shared.train(PLAIN)}
     (said,) = shared.changes()
-    assert said.startswith(f"training {workload} changes the process for what runs later: umask: ")
+    assert said.startswith(f"training {workload} changes its process for later tests: umask: ")
     assert said.endswith("; new ranks start before another workload")
 
 
