@@ -74,7 +74,7 @@ def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine
         ({"NCCL_IB_HCA": "^mlx5"}, "leaves no RDMA port"),
         ({"NCCL_IB_HCA": "mlx5_2"}, "none of these ports is active, so NCCL would use sockets"),
         ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, it has 0, 3"),
-        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is no index"),
+        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is not an index"),
         (
             {"NCCL_SOCKET_IFNAME": "eth0,ens5"},
             "NCCL_SOCKET_IFNAME=eth0,ens5: no interface is called ens5; this machine has eth0, eth1, ib0, lo",
