@@ -101,7 +101,7 @@ def test_another_machine_under_the_same_name_is_said_once_and_in_the_json(storag
     assert outcome.exit_code == 0, outcome.output
     assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
     assert ", in the records another CPU; cores per rank " in outcome.unwrapped
-    assert "record a baseline for it under a name of its own, --instance NAME" in outcome.unwrapped
+    assert "record baselines of its own with --instance NAME" in outcome.unwrapped
     for info in record_of(outcome, tmp_path / "run.json"):
         assert info["verdict"]["word"] == "ok"  # type: ignore[index]
         assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]

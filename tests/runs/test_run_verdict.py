@@ -185,7 +185,7 @@ def test_a_night_in_which_all_tests_differ_both_ways_fails_none(recorded: Path, 
     assert outcome.exit_code == 0, outcome.output
     assert [verdict["word"] for verdict in verdicts] == ["unclear", "excused", "unclear", "excused", "unclear"]
     for verdict in verdicts[:4]:
-        assert "; the changes of all tests lie " in verdict["reason"]
+        assert "; the changes of all tests vary " in verdict["reason"]
         assert "times as much as usual, so the threshold is " in verdict["reason"]
 
 
