@@ -26,7 +26,7 @@ RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
 
 
 def at_the_boundary(rank: int) -> list[list[int]]:
-    """Matrices that just halve at this rank, too little to be compressed, and the next larger ones, which are."""
+    """Matrices that compression just halves, which is too little to compress them, and the next larger ones."""
     return [[4 * rank, 4 * rank], [4 * rank, 4 * rank + 1], [6 * rank, 3 * rank], [6 * rank + 1, 3 * rank]]
 
 

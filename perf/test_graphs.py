@@ -19,6 +19,6 @@ def test_single_graph(measure: Measure, workload: str, world: str, config: str) 
 
 @pytest.mark.cells(GRAPHS_TRAINED, "largest", default=False)
 def test_graph_trains_like_its_steps(graph_training: GraphTraining, workload: str, world: str, config: str) -> None:
-    """To the difference between two trainings step by step, which is not zero where kernels add in varying order."""
+    """The graph may differ as much as two eager trainings do, which is not zero if kernels add in varying order."""
     trained = graph_training(workload, world, config)
     assert trained.graph_difference <= 3 * trained.eager_difference + 1e-6

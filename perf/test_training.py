@@ -24,6 +24,6 @@ def test_training_without_communication_is_told_apart(training: Training, traini
 
 @pytest.mark.parametrize("fewer", FEWER_EXCHANGES)
 def test_training_with_fewer_exchanges(training_at_equal_samples: TrainingAtEqualSamples, fewer: str) -> None:
-    """It learns as much as plain training in as many optimizer steps, whose gradients have more noise."""
+    """It learns as much as plain training with as many optimizer steps, whose gradients are noisier."""
     effect, plain_loss = training_at_equal_samples(fewer)
     assert effect.curve[-1] < AS_MUCH * plain_loss

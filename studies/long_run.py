@@ -409,7 +409,7 @@ def _check(done: Done, said: str, saved: set[Path]) -> None:
         return
     if kind == "damaged record" and done.exit_code == 4 and "bad baseline, nothing was measured" in said:
         return
-    if kind == "import changes the process" and "changes the process for what runs later: umask" not in said:
+    if kind == "import changes the process" and "changes its process for later tests: umask" not in said:
         find("the change of the process by an import is not said")
     more = re.compile(_FAILS_MORE.get(kind, r"(?!)"), re.DOTALL)
     if done.exit_code not in (0, 1) and not (kind == "TMPDIR full" and done.exit_code == 4):

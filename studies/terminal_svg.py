@@ -2,8 +2,8 @@
 
     python -m studies.terminal_svg docs/images/table.txt docs/images/table.svg
 
-A new column of the table needs a sentence in ``MEANINGS``. Where ``MEANINGS`` lacks a column of the output, or the
-output one that is always shown, the script ends with a line that names it.
+A new column of the table needs a sentence in ``MEANINGS``. The script ends with a message if a column of the output
+has no sentence there, or if the output lacks a column that is always shown.
 """
 
 import re
@@ -18,12 +18,12 @@ from fixtures.report.config_columns import COLUMNS
 # Title of a column -> what it means, in one or two sentences.
 MEANINGS = {
     "config": "How the model is wrapped in DDP. The same word selects it with -k.",
-    "steps/s": "The same as training steps a second. Higher is better.",
-    "samples a step": "Samples a step of all ranks: the effective batch. Shown where it differs.",
-    "samples per s": "Samples a second of all ranks. Shown where the effective batch differs.",
-    "samples/s": "Samples a second of all ranks together.",
-    "ms/step": "Milliseconds a step, on the slowest rank: the geometric mean of the launches' medians.",
-    "spread %": "Slowest launch against fastest launch. Smaller differences mean nothing.",
+    "steps/s": "Training steps per second. Higher is better.",
+    "samples a step": "Samples of all ranks in a step: the effective batch. Shown where configs differ in it.",
+    "samples per s": "Samples per second of all ranks. Shown where the effective batch differs.",
+    "samples/s": "Samples per second of all ranks together.",
+    "ms/step": "Milliseconds per step on the slowest rank: the geometric mean of the launches' medians.",
+    "spread %": "How much slower the slowest launch is than the fastest. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many samples/s.",
     "gain vs single %": "Speed against one device without DDP. -15: communication costs 15 % of the samples/s.",
     "scaling eff. %": "Samples/s of all ranks over ranks x one device without DDP.",
@@ -32,11 +32,11 @@ MEANINGS = {
     "MFU %": "FLOP/s of forward and backward pass over the peak of the GPUs.",
     "copies %": "Share of the step that copies between host and device take, against the config without them.",
     "wire MB": "What a rank sends in a step.",
-    "peak MB": "Memory of the fullest rank.",
+    "peak MB": "Peak memory of the rank that uses the most.",
     "gradients": "lossless: rounding only. lossy: with the relative L2 error of a step. limit: nothing is sent.",
     "gradient error": "Relative L2 error of one step's gradient against the exact mean over the ranks.",
     "loss %": "Loss of a small problem trained with this hook, against no compression. Needs test_training.py.",
-    "verdict": "Against the baselines of this kind of machine, with how much slower or faster a step is.",
+    "verdict": "How much slower or faster a step is than in the baselines of this kind of machine.",
 }
 _CHARACTER_PX, _LINE_PX, _FONT_PX = 7.4, 17.0, 12.3
 _MARGIN_PX, _HEAD_PX, _BADGE_PX = 22.0, 34.0, 30.0
@@ -117,12 +117,14 @@ def svg(output: str) -> str:
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """A line as a terminal of this width shows it, broken between words."""
+    """A line as a terminal of this width shows it: a title between dashes gets fewer dashes, other lines are wrapped
+    between words, and their continuations are indented like the line."""
     if len(line) <= width:
         return [line]
-    end = line.rfind(" ", 0, width + 1)
-    end = end if end > 0 else width
-    return [line[:end], *_broken(line[end:].lstrip(), width)]
+    if title := re.fullmatch("-+ (.+?) -+", line):
+        return [f" {title[1]} ".center(width, "-")]
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
 
 
 def _line(line: str, y: float, *, in_header: bool) -> list[str]:

@@ -102,7 +102,7 @@ ON_CPU = Injections(
         "lying hook": Injection(
             cell=("wide", "own_bf16"),
             step=r"((compute|idle|exposed communication) [^,]+, )*in backward \+",
-            clause=r"dtypes of its collectives bfloat16 -> float32",
+            clause=r"dtypes of the collectives bfloat16 -> float32",
             after=3,
         ),
         "many operators": Injection(
@@ -159,25 +159,25 @@ ON_GPUS = Injections(
         "no bucket view": Injection(
             cell=("unviewed", "static_graph_bucket_view"),
             step=r"exposed copies \+",
-            clause=r"device-to-device copies a step [\d.]+ -> [\d.]+",
+            clause=r"device-to-device copies per step [\d.]+ -> [\d.]+",
             after=1,
         ),
         "lying hook": Injection(
             cell=("deep", "own_bf16"),
             step=r"exposed communication \+",
-            clause=r"dtypes of its collectives bfloat16 -> float32",
+            clause=r"dtypes of the collectives bfloat16 -> float32",
             after=2,
         ),
         "synchronisation": Injection(
             cell=("synchronising", "ddp_default"),
             step=r"idle \+",
-            clause=r"calls a step in which the host waits for the device \S+ -> \S+",
+            clause=r"calls per step in which the host waits for the device \S+ -> \S+",
             after=2,
         ),
         "many kernels": Injection(
             cell=("many_kernels", "ddp_default"),
             step=r"idle \+",
-            clause=r"the host is late for the device \+",
+            clause=r"the device waits for the host \+",
             after=1,
         ),
         "starved loader": Injection(

@@ -115,7 +115,7 @@ def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outc
     _, folder = bad_ranks
     summary = (folder / "report/report.md").read_text()
     assert summary.startswith("## ddp-perf: 2 tests failed, none for being slower")
-    assert "- interrupted: it did not come to its end; tests measured: 1" in summary
+    assert "- interrupted: it did not finish; tests measured: 1" in summary
     assert "the label is out of range" in summary
     assert "died of SIGKILL" in (folder / "report/report.html").read_text()
     assert (folder / "report/run.json").read_bytes() == (folder / "run.json").read_bytes()

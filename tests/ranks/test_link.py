@@ -131,7 +131,7 @@ def test_a_user_without_rights_gets_a_user_namespace() -> None:
     """Processes in it can be looked at and ended like others: the reaper finds them by their environment."""
     require_namespaces()
     done = without_rights(sys.executable, "-c", UNPRIVILEGED)
-    if done.returncode and "may not make a network namespace" in done.stderr:
+    if done.returncode and "may not create a network namespace" in done.stderr:
         pytest.skip(done.stderr.splitlines()[-1])
     assert done.stdout, done.stderr
     assert json.loads(done.stdout) == [["lo", "eth0"], True, [], -signal.SIGKILL]
@@ -151,7 +151,7 @@ def test_what_forbids_namespaces_is_reported() -> None:
     )
     if "NoLink" not in done.stderr:
         pytest.skip(f"no user namespace to forbid it in: {done.stderr}")
-    assert "may not make a network namespace here" in done.stderr
+    assert "may not create a network namespace here" in done.stderr
     assert "user.max_net_namespaces is 0" in done.stderr
 
 

@@ -36,7 +36,7 @@ class Sets:
         return pids
 
     def changes(self) -> list[str]:
-        return [line for line in self.said if "changes the process" in line]
+        return [line for line in self.said if "changes its process" in line]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_another_workload_trains_in_new_processes_and_the_change_is_reported_onc
     assert shared.train(workload) == poisoned
     assert not {*poisoned} & {*shared.train(PLAIN)}
     (said,) = shared.changes()
-    assert said.startswith(f"training {workload} changes the process for what runs later: umask: ")
+    assert said.startswith(f"training {workload} changes its process for later tests: umask: ")
     assert said.endswith("; new ranks start before another workload")
 
 

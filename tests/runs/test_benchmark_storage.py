@@ -197,7 +197,7 @@ def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path
     assert {test: verdict["word"] for test, verdict in verdicts.items()} == {SINGLE: "slower", BF16: "no baseline"}
     assert verdicts[SINGLE]["change_percent"] > verdicts[SINGLE]["threshold_percent"] == pytest.approx(100)
     assert verdicts[SINGLE]["p_value"] < 0.01
-    assert "1 of 2 tests failed and did not go into the baseline" in outcome.output
+    assert "1 of 2 tests failed and were not saved in the baseline" in outcome.output
     records = records_of(folder / "baselines")
     assert {name: ids_in(record) for name, record in records.items()} == {
         "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS, AT_BEST],

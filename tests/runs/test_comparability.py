@@ -78,7 +78,7 @@ def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
     pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
     outcome = command("promote", "--yes", f"--storage={storage}", night)
     assert outcome.exit_code == 1, outcome
-    assert "4 of its tests measured something else than the baselines under their name" in outcome.errors
+    assert "4 of its tests measured something different from the baselines of the same name" in outcome.errors
     assert "batch 512 in the records, 2 now" in outcome.errors
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
@@ -103,8 +103,8 @@ def test_another_machine_under_the_same_name_is_reported_once_and_in_the_json(st
     outcome = pytest_perf(storage, *ASKED, OF_512, "--min-slowdown=100", f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
-    assert ", in the records another CPU; cores a rank " in outcome.unwrapped
-    assert "record a baseline for it under a name of its own, --instance NAME" in outcome.unwrapped
+    assert ", in the records another CPU; cores per rank " in outcome.unwrapped
+    assert "record baselines of its own with --instance NAME" in outcome.unwrapped
     for info in record_of(outcome, tmp_path / "run.json"):
         assert info["verdict"]["word"] == "ok"  # type: ignore[index]
         assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ def test_it_prints_a_table_and_where_the_choice_flips() -> None:
     assert "1gpu vit_l_32: g6e.48xlarge is 1.72 times (no interval) as fast as p4d.24xlarge" in outcome.unwrapped
     assert (
         "8gpu vit_l_32: p4d.24xlarge is 3.46 times (no interval) as fast as g6e.48xlarge; "
-        "g6e.48xlarge costs less a sample below 5.78 an hour"
+        "g6e.48xlarge costs less per sample below 5.78 an hour"
     ) in outcome.unwrapped
     assert "8gpu vit_l_32, lossy allowed: g6e.48xlarge is 1.52 times" in outcome.unwrapped
     assert max(map(len, outcome.output.splitlines())) <= 100

@@ -27,7 +27,7 @@ HERE = "tests.hooks_for_tests"
         ("tests.hooks_for_tests:named_like_another", "there is another hook or config named 'bf16'"),
         (
             "tests.hooks_for_tests:low_rank",
-            "hooks are held to promise='low_rank': promise 'nothing', with error_feed",
+            "hooks may have promise='low_rank': promise 'nothing', with error_feed",
         ),
         ("tests.hooks_for_tests:Memory", "is a type, not a Hook: from fixtures.matrix.hook import Hook"),
     ],

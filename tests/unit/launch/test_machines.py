@@ -52,8 +52,8 @@ def answering(channel: Channel, answer: Callable[[Frame], Frame | None]) -> None
         ("torch", "2.14.0", "b has torch 2.14.0, a has 2.15.0: install one version on all"),
         ("NCCL", "2.27.5", "b has NCCL 2.27.5, a has 2.28.9: install one version on all"),
         ("devices", "4 x NVIDIA H200", "b has devices 4 x NVIDIA H200, a has 8 x NVIDIA H200: a run measures machines"),
-        ("ddp-perf", "89ab", "b has other code of ddp-perf than a: check out one revision on all"),
-        ("my_project.training", "missing", "b has other code of my_project.training than a: copy it"),
+        ("ddp-perf", "89ab", "b has different code of ddp-perf than a: check out one revision on all"),
+        ("my_project.training", "missing", "b has different code of my_project.training than a: copy it"),
     ],
 )
 def test_what_differs_between_machines_is_named(name: str, value: str, line: str) -> None:

@@ -91,7 +91,7 @@ def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine
         ({"NCCL_IB_HCA": "mlx5_0,mlx5_2"}, "mlx5_2 is not active, so NCCL would leave it out; see ibstat"),
         ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, but 0, 3"),
         ({"NCCL_IB_GID_INDEX": "99"}, "port mlx5_10:1 has no GID 99, but 0, 3"),
-        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is no index"),
+        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is not an index"),
         (
             {"NCCL_SOCKET_IFNAME": "eth0,ens5"},
             "NCCL_SOCKET_IFNAME=eth0,ens5: no interface is called ens5; this machine has eth0, eth1, ib0, lo",

@@ -79,13 +79,13 @@ def test_a_rough_breakdown_is_called_so() -> None:
             {"algorithms_percent": {"AllReduce": {"Ring/Simple": 40.0, "Tree/LL128": 60.0}}},
             "algorithm of AllReduce Ring/Simple -> Tree/LL128",
         ),
-        ({"wire_dtype": "float32"}, "gradients travel as bfloat16 -> float32"),
-        ({"wire_bytes_per_step": 2000}, "wire bytes a step 1000 -> 2000"),
-        ({"all_reduces": 1}, "all-reduces a step 11 -> 1"),
+        ({"wire_dtype": "float32"}, "dtype on the wire bfloat16 -> float32"),
+        ({"wire_bytes_per_step": 2000}, "wire bytes per step 1000 -> 2000"),
+        ({"all_reduces": 1}, "all-reduces per step 11 -> 1"),
         ({"buckets": 1, "bucket_bytes": [1000000]}, "buckets 2 -> 1; largest bucket 0.0 -> 1.0 MB"),
         ({"waiting_ms": 12.0, "late_ranks": {"0": 3, "1": 40}}, "rank 1 is late: the others wait for it +11 ms"),
         ({"starved_ms": 12.0, "unfed_ms": 11.0}, "the device waits for a batch +10.9 ms"),
-        ({"starved_ms": 12.0}, "the host is late for the device +11.5 ms"),
+        ({"starved_ms": 12.0}, "the device waits for the host +11.5 ms"),
     ],
 )
 def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:

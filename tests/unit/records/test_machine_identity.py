@@ -59,7 +59,7 @@ def test_an_identity_has_what_changes_the_speed() -> None:
         "MIG": "off",
         "NVLinks": "8 x 18 of 18 up",
         "CPU": "Intel(R) Xeon(R) Platinum 8480+",
-        "cores a rank": "24",
+        "cores per rank": "24",
     }
 
 
@@ -91,7 +91,7 @@ LOCKED = {**AT_WORK, "sm_mhz": 1500}
         (identity(gpu_settings=[{**SETTINGS, "ecc": False}] * 8), "ECC off, in the records on"),
         (identity(topology={"nvlinks": "8 x 17 of 18 up"}), "NVLinks 8 x 17 of 18 up, in the records 8 x 18 of 18 up"),
         (identity(cpu="AMD EPYC 9654"), "CPU AMD EPYC 9654, in the records Intel(R) Xeon(R) Platinum 8480+"),
-        (identity(cores=32.0), "cores a rank 4, in the records 24"),
+        (identity(cores=32.0), "cores per rank 4, in the records 24"),
     ],
 )
 def test_another_machine_is_reported_with_what_differs(now: Identity, said: str) -> None:
@@ -132,7 +132,7 @@ def test_one_record_that_fits_does_not_hide_another_that_does_not() -> None:
 def test_what_differs_is_a_cause_of_a_slowdown() -> None:
     before = Snapshot.of(info(), ENVIRONMENT)
     now = Snapshot.of(info({**AT_WORK, "power_limit_w": 500.0}), {**ENVIRONMENT, "cores": 32.0})
-    assert cause(before, now) == "+0 ms a step; power limit 700 W -> 500 W; cores a rank 24 -> 4"
+    assert cause(before, now) == "+0 ms a step; power limit 700 W -> 500 W; cores per rank 24 -> 4"
 
 
 @pytest.mark.parametrize("instance", sorted(folder.name for folder in COMMITTED.iterdir()))

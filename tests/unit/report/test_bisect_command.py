@@ -58,7 +58,7 @@ def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(
     assert searched(planted(5, broken=(4,))) == 0
     said = capsys.readouterr()
     assert "skipped 0000000004 change 4: ModuleNotFoundError: no_such_dependency" in said.err
-    assert "the slow one is one of 2, of which only the last one runs (" in said.out
+    assert "the slow one is one of 2, and only the last of them runs (" in said.out
     assert said.out.index("  0000000004 change 4\n") < said.out.index("  0000000005 change 5\n")
 
 

@@ -289,7 +289,7 @@ def test_a_hook_that_delivers_more_than_it_promises_is_called_neither_lossless_n
 
     table = lines(DDP, exact(True))
     assert rows(table)["bf16"][-3] == "unpromised"
-    assert table[-1].startswith("unpromised: the mean to rounding in the one step that was compared")
+    assert table[-1].startswith("unpromised: the step that was compared delivered the mean up to rounding")
     record = exact(True).to_record()
     assert (record.lossless, record.fidelity, record.gradient_error) == (False, "lossy", 0.0)
     assert rows(lines(DDP, exact(False)))["bf16"][-4:-2] == ["lossy", "0e+00"]

@@ -45,13 +45,13 @@ def test_another_value_than_that_of_both_sides_is_read(monkeypatch: pytest.Monke
         (["A=1", "B=1", "A=2"], "--against-env: A has two values, '1' and '2'"),
         (
             ["NCCL_ALGO=Ring"],
-            "--against-env NCCL_ALGO=Ring: NCCL_ALGO is set to that here, so both sides have it: give another value, "
+            "--against-env NCCL_ALGO=Ring: NCCL_ALGO has this value here, so both sides have it: give another value, "
             "or unset it",
         ),
         (
             ["OMP_NUM_THREADS=1"],
-            "--against-env OMP_NUM_THREADS=1: OMP_NUM_THREADS is that by default, so both sides have it: give another "
-            "value",
+            "--against-env OMP_NUM_THREADS=1: OMP_NUM_THREADS has this value by default, so both sides have it: give "
+            "another value",
         ),
         (
             ["NCCL_P2P_DISABLE=0"],

@@ -6,7 +6,7 @@ FRAME = f'    raise ValueError("{90 * "x"}")'
 
 
 def test_a_long_sentence_becomes_lines_of_100_characters() -> None:
-    sentence = f"training mine changes the process for what runs later: {'; '.join(20 * ['umask: 18 to 0'])}"
+    sentence = f"training mine changes its process for later tests: {'; '.join(20 * ['umask: 18 to 0'])}"
     lines = lines_of(sentence)
     assert max(map(len, lines)) <= 100
     assert " ".join(line.strip() for line in lines) == sentence

@@ -54,7 +54,7 @@ def test_a_workload_that_ranks_cannot_find_fails_the_test(run: Run, given: Workl
 
 def test_two_workloads_have_two_names(run: Run) -> None:
     run.own_workloads["other:mine"] = replace(mine, batch_size=3)
-    with pytest.raises(pytest.fail.Exception, match="its name 'mine' is that of other:mine too"):
+    with pytest.raises(pytest.fail.Exception, match="its name 'mine' is also the name of other:mine"):
         workload_named(mine, run, HERE)
 
 
@@ -72,7 +72,7 @@ def test_a_module_that_is_not_on_sys_path_is_reported() -> None:
 
 def test_a_world_of_another_machine_skips_the_test() -> None:
     assert world_named(None, SETTINGS) == world_named("8gpu", SETTINGS)
-    with pytest.raises(pytest.skip.Exception, match="2cpu is no world of this machine, which has 1gpu, "):
+    with pytest.raises(pytest.skip.Exception, match="this machine has no world 2cpu: it has 1gpu, "):
         world_named("2cpu", SETTINGS)
     with pytest.raises(pytest.fail.Exception, match="no world named '8'"):
         world_named("8", SETTINGS)

@@ -23,6 +23,14 @@ def test_the_picture_has_every_column_with_its_number_and_meaning() -> None:
         assert meaning.split()[0] in " ".join(shown)
 
 
+def test_a_title_between_dashes_stays_on_one_line() -> None:
+    picture = svg(f"{TABLE}\n{' in short '.center(200, '-')}\n")
+    shown = [text.text or "" for text in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+    (title,) = (text for text in shown if "in short" in text)
+    assert title.startswith("-")
+    assert title.endswith("-")
+
+
 def test_every_column_of_the_table_has_a_meaning() -> None:
     titles = [" ".join(column.header.split()) for column in COLUMNS if column.shown != "below"]
     assert titles == list(MEANINGS)

@@ -45,13 +45,13 @@ def test_a_run_without_baselines_says_how_to_record_one() -> None:
 
 def test_a_common_shift_is_bad_news() -> None:
     slow = answered(h200() | {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}})[0]
-    assert (slow.headline, slow.tone) == ("All tests moved together", "bad")
+    assert (slow.headline, slow.tone) == ("All tests slowed down together", "bad")
 
 
 def test_a_run_that_measured_nothing() -> None:
     slow, best, cost = answered(h200() | {"benchmarks": []})
     assert [slow.headline, best.headline] == ["Nothing was measured", "Not known: no config was measured"]
-    assert cost.headline.startswith("Not measured: it takes the config no_comm")
+    assert cost.headline.startswith("Not measured: this needs the config no_comm")
 
 
 def test_on_one_gpu_communication_costs_nothing() -> None:
