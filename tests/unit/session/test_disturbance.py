@@ -45,7 +45,7 @@ def test_a_canary_that_jumps_is_named_unless_it_is_very_short(times: float, evid
 
 
 @pytest.mark.parametrize(("after_s", "evidence"), [([6.29e-3, 6.28e-3], 0), ([8.0e-3, 8.1e-3], 1)])
-def test_launching_kernels_gets_slower_in_ranks_that_have_trained(after_s: list[float], evidence: int) -> None:
+def test_the_time_of_launching_kernels_may_vary_more(after_s: list[float], evidence: int) -> None:
     """The first: a quick run on one quiet H200."""
     run = with_canary(run_of(1.001, 1.001), [4.95e-3, 4.80e-3], after_s, HOST)
     assert len(disturbances(run)) == evidence
