@@ -144,6 +144,7 @@ def test_a_mistake_in_a_workload_ends_the_run_before_the_search(tmp_path: Path) 
     outcome = perf(tmp_path, "perf", "--tune", "--workload=tests.workloads_for_tests:left_out")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
     assert "1 of 4 parameters got no gradient on rank 0 (experts.1.weight): set " in outcome.output
+    assert re.search(r"or use them in the loss \(tests/workloads_for_tests\.py, line \d+\)", outcome.output)
 
 
 def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
