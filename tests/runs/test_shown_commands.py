@@ -47,6 +47,7 @@ NOT_RUN = {
     "python -m studies.long_run": "an hour of runs: tests/unit/studies/test_long_run.py",
     "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
     "python -m studies.share_curve": "minutes of training behind a link",
+    "python -m studies.prediction_links": "minutes of training behind links",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.

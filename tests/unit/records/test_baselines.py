@@ -150,7 +150,7 @@ def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
 
 @pytest.mark.parametrize("names", [("night", "night"), ("main", "candidate")])
 def test_two_runs_that_save_at_once_take_two_numbers(tmp_path: Path, names: tuple[str, str]) -> None:
-    spawn, count = multiprocessing.get_context("spawn"), 200
+    spawn, count = multiprocessing.get_context("spawn"), 50
     together = spawn.Barrier(2)
     processes = [
         spawn.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
