@@ -1,7 +1,10 @@
 """A disturbed run: canaries that jumped, launches further apart than in the records, and no best config."""
 
+from dataclasses import replace
+
 import pytest
 
+from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
 from fixtures.matrix.canaries import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.report.table import report_lines
@@ -49,6 +52,18 @@ def test_the_time_of_launching_kernels_may_vary_more(after_s: list[float], evide
     """The first: a quick run on one quiet H200."""
     run = with_canary(run_of(1.001, 1.001), [4.95e-3, 4.80e-3], after_s, HOST)
     assert len(disturbances(run)) == evidence
+
+
+@pytest.mark.parametrize(("sm_percent", "evidence"), [(60, True), (1, False), (None, False)])
+def test_a_process_that_uses_a_gpu_all_the_time_is_named(sm_percent: int | None, evidence: bool) -> None:
+    after = Reading(others=(OtherProcess(pid=522, sm_percent=sm_percent),))
+    state = LaunchState(before=(Reading(),), after=(after,), lasted_s=1.0)
+    run = run_of(1.001, 1.001)
+    judged = run.measured["bf16"]
+    launches = tuple(replace(one, gpu_state=state) for one in judged.measurement.launches)
+    run.measured["bf16"] = replace(judged, measurement=replace(judged.measurement, launches=launches))
+    expected = "another process (pid 522) used up to 60 % of a GPU's SMs in 1 of 6 tests"
+    assert disturbances(run) == ([expected] if evidence else [])
 
 
 def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config_is_best() -> None:
