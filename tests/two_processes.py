@@ -3,11 +3,22 @@
 One process runs what measures time or waits for the machine's lock, test after test, so that such tests never run next
 to each other. The other runs everything else, a file at a time, and the first joins in when it is done. xdist's own
 groups (``--dist loadgroup``) are not kept apart by pytest-xdist 3.8 with pytest 9.2.
+
+A test of live ranks that compares times, or has a deadline for them, has its file in ONE_BY_ONE.
 """
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_BY_ONE = ("tests/e2e/", "tests/ranks/")
+ONE_BY_ONE = (
+    "tests/e2e/",
+    *(
+        f"tests/ranks/test_{name}.py"
+        for name in (
+            *("canaries", "exposed", "feed", "link", "one_at_a_time", "planted", "preflight", "process_state"),
+            *("profiled_ranks", "rank_sets", "transfers", "window"),
+        )
+    ),
+)
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types

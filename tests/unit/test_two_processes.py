@@ -1,5 +1,6 @@
 """Which tests of ``pytest tests`` never run next to each other."""
 
+from tests.command_line import ROOT
 from tests.two_processes import ONE_BY_ONE, Scheduling
 
 
@@ -9,9 +10,13 @@ def scope(nodeid: str) -> str:
 
 
 def test_what_measures_time_is_one_unit_of_work() -> None:
-    assert len({scope(f"{folder}test_{name}.py::test_it[1]") for folder in ONE_BY_ONE for name in "ab"}) == 1
+    assert len({scope(f"{beginning}::test_it[1]") for beginning in (*ONE_BY_ONE, "tests/e2e/test_a.py")}) == 1
+
+
+def test_what_measures_time_exists() -> None:
+    assert [beginning for beginning in ONE_BY_ONE if not (ROOT / beginning).exists()] == []
 
 
 def test_each_file_of_other_tests_is_a_unit_of_its_own() -> None:
-    names = ("tests/unit/stats/test_verdict.py", "tests/unit/stats/test_prior.py", "tests/mutants/test_hooks.py")
+    names = ("tests/unit/stats/test_verdict.py", "tests/unit/stats/test_prior.py", "tests/ranks/test_wire_bytes.py")
     assert [scope(f"{name}::test_it[a::b]") for name in names] == [*names]
