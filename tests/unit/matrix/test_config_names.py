@@ -18,8 +18,7 @@ def test_the_words_of_a_name_describe_the_config_of_the_table(monkeypatch: pytes
     names = described()
     assert {"bucket_10mb", "graph-bf16-bucket_25mb", "ctas_8-bucket_10mb", "first_bucket_1mb-bucket_25mb"} < {*names}
     table = {name: CONFIGS[name] for name in names}
-    for name in names:
-        monkeypatch.delitem(CONFIGS, name)
+    monkeypatch.setattr("fixtures.matrix.configs.CONFIGS", {n: c for n, c in CONFIGS.items() if n not in table})
     assert {name: find_config(name) for name in names} == table
 
 
