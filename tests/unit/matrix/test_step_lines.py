@@ -55,3 +55,9 @@ def test_an_optimizer_in_backward_wraps_the_hook_of_the_config() -> None:
     assert CONFIGS["in_backward-bucket_25mb"].lines()[-1] == (
         "model.register_comm_hook(None, OptimizerInBackward(optimizer).after(allreduce_hook))"
     )
+
+
+def test_a_captured_step_without_an_optimizer_step_does_not_name_one() -> None:
+    plain, in_backward = ("\n".join(step_lines(CONFIGS[f"graph-{way}bucket_25mb"])) for way in ("", "in_backward-"))
+    assert "backward(), optimizer.step()" in plain
+    assert "backward(), optimizer.step()" not in in_backward
