@@ -49,6 +49,16 @@ def five_megabytes(ctx: RankContext) -> str:
     return str(ctx.rank) * 5_000_000
 
 
+def starts_a_daemon(ctx: RankContext) -> int:
+    """No fault: start a process that nothing ties to this rank, and return its process id."""
+    options = "env={}, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+    program = f"import subprocess; print(subprocess.Popen(['sleep', '1000'], {options}).pid)"
+    started = subprocess.run(
+        [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True, start_new_session=True
+    )
+    return int(started.stdout)
+
+
 def imports_for_long(ctx: RankContext) -> None:
     """No fault: a machine so busy that the first optimizer's import takes 4 s."""
     ctx.beat(-1, IMPORTING)

@@ -210,7 +210,9 @@ def test_a_rank_that_imports_is_not_silent(ranks: RankSet) -> None:
     ranks.rank_timeout_s = PATIENCE_S
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_the_first_optimizer_imports_nothing_more(ranks: RankSet) -> None:
+    ranks.close()
     assert run(ranks, TWO, "what_an_optimizer_imports") == [[], []]
 
 
@@ -228,8 +230,10 @@ def test_the_store_of_a_world_that_was_left_is_removed(ranks: RankSet, session: 
         assert len(list(rank_folder.glob("store-*"))) == 1
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_a_rank_does_not_import_pytest(ranks: RankSet) -> None:
     """The main module, which multiprocessing passes to a new process, is the `pytest` script."""
+    ranks.close()
     assert run(ranks, TWO, "knows_pytest") == [False, False]
 
 
@@ -342,6 +346,7 @@ def test_interconnects_take_turns_in_any_order(kind: str, tmp_path: Path, monkey
     assert len(set(pids)) == 5
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
     said: list[str] = []
     sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=said.append)
@@ -365,6 +370,7 @@ def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
     ]
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:
     sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
     first, second = sets.start_ahead(INTERCONNECTS["native"])
@@ -409,6 +415,14 @@ def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too() -> None:
     assert not any(ranks.alive for ranks in sets.start_ahead(INTERCONNECTS["native"]))
     assert share_out(sets.of(INTERCONNECTS["native"]), [partial(run, world=TWO, function="total")]) == [[3.0, 3.0]]
     sets.close()
+
+
+@pytest.mark.parametrize("patience_s", [0, PATIENCE_S])
+def test_closing_a_set_ends_a_daemon_with_an_empty_environment(ranks: RankSet, patience_s: float) -> None:
+    pids = ranks.run(TWO, "tests.ranks.rank_faults:starts_a_daemon", {}, doing="starting daemons")
+    assert [Path(f"/proc/{pid}/environ").read_bytes() for pid in pids] == [b"", b""]
+    ranks.close(patience_s=patience_s)
+    assert {reaper.state_of(pid) for pid in pids} <= {None, "Z"}
 
 
 def test_closing_a_session_ends_what_ranks_have_left_and_removes_its_folder() -> None:
