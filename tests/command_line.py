@@ -6,6 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import warm_ranks
+
 ROOT = Path(__file__).parent.parent
 QUICK = ("--launches=1", "--steps=3", "--warmup=4")
 # Of every command: what is slower need not be waited for, nothing is measured along, there are no GPUs, and lines are
@@ -51,9 +53,10 @@ class Outcome:
 
 def pytest_perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
     """Run ``pytest`` with these arguments and environment variables; its baselines are in ``storage``."""
+    warm_ranks.start()
     return run(
         sys.executable,
-        *("-m", "pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}"),
+        *("-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.warm_ranks", f"--benchmark-storage={storage}"),
         *arguments,
         variables=variables,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fixtures.launch.rank_sets import RankSets
+from tests import warm_ranks
 
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
@@ -43,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if whole and not selected and not hasattr(config, "workerinput"):
         option.dist, option.tx = "loadscope", ["popen"] * 2
         option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
+    warm_ranks.pytest_configure()
 
 
 # Any: pytest-xdist's own logger, which has no public type.
@@ -58,6 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
             item.add_marker("slow")
+
+
+@pytest.fixture
+def spawned_ranks() -> Iterator[None]:
+    """Ranks are started as the suite does it, not by warm_ranks.py: for tests of just that."""
+    with warm_ranks.spawned():
+        yield
 
 
 @pytest.fixture(scope="session")
