@@ -53,10 +53,9 @@ class Outcome:
 
 def pytest_perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
     """Run ``pytest`` with these arguments and environment variables; its baselines are in ``storage``."""
-    warm_ranks.start()
     return run(
         sys.executable,
-        *("-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.warm_ranks", f"--benchmark-storage={storage}"),
+        *("-m", "pytest", "-p", "no:cacheprovider", *warm_ranks.options(), f"--benchmark-storage={storage}"),
         *arguments,
         variables=variables,
     )

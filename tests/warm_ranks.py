@@ -57,19 +57,28 @@ def spawned() -> Iterator[None]:
     os.environ[_SPAWNED] = before
 
 
+# Any: the arguments of a rank; a stand-in for multiprocessing's process.
 def new_process(arguments: tuple[Any, ...], name: str) -> Any:
     """A rank's process: a fork of the warm one where that makes no difference."""
     gpu = arguments[5]
     if not os.environ.get(_SPAWNED) and gpu is None and os.fsdecode(spawn.get_executable()) == sys.executable:
-        folder = Path(start())
+        folder = _folder()
         if json.loads((folder / "conditions").read_text()) == _conditions():
             return _Forked(folder, arguments)
     return _spawn(arguments, name)
 
 
-def start() -> str:
+def options() -> tuple[str, ...]:
+    """Return the options of a run whose ranks are forked, and start the warm process for it."""
+    if os.environ.get(_SPAWNED):
+        return ()
+    _folder()
+    return ("-p", "tests.warm_ranks")
+
+
+def _folder() -> Path:
     """Start the warm process if there is none; return its folder."""
-    return os.environ.get(_FOLDER) or _start()
+    return Path(os.environ.get(_FOLDER) or _start())
 
 
 def _conditions() -> dict[str, Any]:
@@ -181,6 +190,7 @@ def main(folder: Path) -> None:
     listener.listen(64)
     woken, wake = socket.socketpair()
     wake.setblocking(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake.fileno())
     ready.write(b"ready\n")
@@ -246,6 +256,7 @@ def _run(asked: dict[str, Any], end: int, marker: int) -> NoReturn:
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     ctypes.memmove(marker, asked["environment"][reaper.MARKER].encode(), len(_NO_SESSION))
     os.environ.clear()

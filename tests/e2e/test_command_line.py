@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests import warm_ranks
 from tests.command_line import QUICK, Outcome, pytest_perf, run
 
 WORKLOADS = "tests.workloads_for_tests"
@@ -28,6 +29,7 @@ sys.exit(pytest.main(sys.argv[1:], [Mac()]))
 # Collection
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_tests_are_listed_within_four_seconds(tmp_path: Path) -> None:
     start = time.monotonic()
     outcome = pytest_perf(tmp_path, "perf", "--collect-only", "-q")
@@ -57,13 +59,14 @@ def test_another_system_than_linux_is_reported(tmp_path: Path) -> None:
 def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run in which the first test and the third lose a rank, and the fourth is interrupted; its folder."""
     folder = tmp_path_factory.mktemp("bad_ranks")
-    outcome = pytest_perf(
-        folder / "baselines",
-        *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
-        *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),
-        *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}", "--benchmark-save=half"),
-        f"--report={folder / 'report'}",
-    )
+    with warm_ranks.spawned():  # the last one interrupts its parent process
+        outcome = pytest_perf(
+            folder / "baselines",
+            *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
+            *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),
+            *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}", "--benchmark-save=half"),
+            f"--report={folder / 'report'}",
+        )
     return outcome, folder
 
 
