@@ -426,6 +426,32 @@ def carries_bf16_as_bytes() -> Mean:
 
 
 @sound(**FP16)
+def fp16_adds_before_it_divides() -> Mean:
+    """The sum of two gradients may overflow where their mean does not."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        half = bucket.buffer().half()
+        distributed.all_reduce(half)
+        return half.to(bucket.buffer().dtype) / ranks()
+
+    return mean
+
+
+@sound(wire_dtype="gradient")
+def reduces_shares_and_gathers_them() -> Mean:
+    """A reduce-scatter, which over gloo sends as much as an all-reduce, and an all-gather."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        padded = torch.nn.functional.pad(bucket.buffer(), (0, -bucket.buffer().numel() % ranks()))
+        share = torch.empty_like(padded[: padded.numel() // ranks()])
+        distributed.reduce_scatter_tensor(share, padded)
+        distributed.all_gather_into_tensor(padded, share / ranks())
+        return padded[: bucket.buffer().numel()].clone()
+
+    return mean
+
+
+@sound(**FP16)
 def fp16_scales_before_it_casts() -> Mean:
     """Divides by a power of two first where a value would overflow, and multiplies afterwards."""
 
