@@ -3,6 +3,8 @@
 import subprocess
 from contextlib import closing
 
+import pytest
+
 from fixtures.launch.other_side import OtherSide
 from fixtures.launch.rank_sets import DEFAULTS, RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -27,6 +29,7 @@ def at_start(side: OtherSide | None) -> dict[str, str]:
     return variables_in(str(environment))
 
 
+@pytest.mark.usefixtures("spawned_ranks")
 def test_only_the_ranks_of_the_other_side_start_with_its_variables() -> None:
     own, other = at_start(None), at_start(OtherSide(variables=VARIABLES))
     assert {name: value for name, value in other.items() if name not in own} == VARIABLES
