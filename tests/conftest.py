@@ -29,7 +29,7 @@ SLOW = ("e2e", "mutants", "ranks", "studies")
 
 
 # What changes which tests run, or needs them in one process: then there are no two.
-_ONE_PROCESS = ("usepdb", "collectonly", "markexpr", "keyword", "lf", "failedfirst", "stepwise")
+_ONE_PROCESS = ("usepdb", "collectonly", "keyword", "lf", "failedfirst", "stepwise")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,7 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     whole = _HERE in [Path(argument).resolve() for argument in config.args]
     selected = (
-        any(getattr(option, name, None) for name in _ONE_PROCESS) or getattr(option, "numprocesses", 0) is not None
+        any(getattr(option, name, None) for name in _ONE_PROCESS)
+        or option.markexpr not in ("", "not slow")
+        or getattr(option, "numprocesses", 0) is not None
     )
     if whole and not selected and not hasattr(config, "workerinput"):
         option.dist, option.tx = "loadscope", ["popen"] * 2

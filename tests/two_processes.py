@@ -4,7 +4,8 @@ One process runs what measures time or waits for the machine's lock, test after 
 to each other. The other runs everything else, a file at a time, and the first joins in when it is done. xdist's own
 groups (``--dist loadgroup``) are not kept apart by pytest-xdist 3.8 with pytest 9.2.
 
-A test of live ranks that compares times, or has a deadline for them, has its file in ONE_BY_ONE.
+A test of live ranks that compares times has its file in ONE_BY_ONE, and so has a test of whole runs, unless nothing is
+measured in them or each has a network namespace, and with it a lock, of its own.
 """
 
 from xdist.scheduler import LoadScopeScheduling
@@ -14,15 +15,17 @@ ONE_BY_ONE = (
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "exposed", "feed", "link", "one_at_a_time", "planted", "preflight", "process_state"),
-            *("profiled_ranks", "rank_sets", "transfers", "window"),
+            *("canaries", "exposed", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("profiled_ranks", "transfers", "window"),
         )
     ),
 )
+NOT_ONE_BY_ONE = ("tests/e2e/test_interruption.py", "tests/e2e/test_machines.py")
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Tests of ONE_BY_ONE are one unit of work; of other tests each file is."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "one by one" if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+        alone = nodeid.startswith(ONE_BY_ONE) and not nodeid.startswith(NOT_ONE_BY_ONE)
+        return "one by one" if alone else nodeid.partition("::")[0]
