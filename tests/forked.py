@@ -5,7 +5,6 @@ process of its own, so nothing that it changes reaches another. ``python -m test
 a JSON object a line and answers each with an exit code.
 """
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
+from tests.warm_ranks import warm_process
 
 _DEADLINE_S = 120
 
@@ -86,21 +86,8 @@ def _ask(asked: dict[str, Any]) -> int:
 @cache
 def _warm() -> subprocess.Popen[bytes]:
     """Started when it is first asked; ends when its stdin does."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.forked"],
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"},  # a fork has one thread
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-    def end() -> None:
-        process.kill()
-        process.communicate()
-
-    atexit.register(end)
-    return process
+    variables = {**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}  # a fork has one thread
+    return warm_process("tests.forked", variables=variables)
 
 
 # In the warm process

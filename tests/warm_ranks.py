@@ -14,6 +14,7 @@ import os
 import random
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -36,7 +37,7 @@ _NO_SESSION = "0" * 32
 _READ_BY_IMPORTS = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH", "PYTORCH")
 # Of these, what is read later or set by torch itself.
 _LATER = ("OPENBLAS_NUM_THREADS", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_KERNEL_CACHE_PATH")
-_CONTEXT: dict[str, Any] = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+_CONTEXT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 _LENGTH = struct.Struct("<I")
 _DEADLINE_S = 120
 
@@ -53,8 +54,10 @@ def spawned() -> Iterator[None]:
     """Context in which ranks are spawned, by the runs that a test starts too."""
     before = os.environ.get(_SPAWNED, "")
     os.environ[_SPAWNED] = "1"
-    yield
-    os.environ[_SPAWNED] = before
+    try:
+        yield
+    finally:
+        os.environ[_SPAWNED] = before
 
 
 # Any: the arguments of a rank; a stand-in for multiprocessing's process.
@@ -149,10 +152,23 @@ class _Forked:
 def _start() -> str:
     """Start the warm process of this one, with which it ends; return its folder once it takes requests."""
     folder = tempfile.mkdtemp(prefix="warm-")
+    atexit.register(shutil.rmtree, folder)
+    process = warm_process(
+        "tests.warm_ranks", folder, variables={**_environment, **_CONTEXT, reaper.MARKER: _NO_SESSION}
+    )
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], _DEADLINE_S)[0], "the warm process does not come up"
+    assert process.stdout.readline() == b"ready\n"
+    os.environ[_FOLDER] = folder
+    return folder
+
+
+def warm_process(module: str, *arguments: str, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start ``python -m module`` with pipes; it ends with this process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.warm_ranks", folder],
+        [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env={**_environment, **_CONTEXT, reaper.MARKER: _NO_SESSION},
+        env=variables,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
@@ -161,14 +177,9 @@ def _start() -> str:
     def end() -> None:
         process.kill()
         process.communicate()
-        subprocess.run(["rm", "-r", folder], check=False)
 
     atexit.register(end)
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], _DEADLINE_S)[0], "the warm process does not come up"
-    assert process.stdout.readline() == b"ready\n"
-    os.environ[_FOLDER] = folder
-    return folder
+    return process
 
 
 # In the warm process

@@ -1,7 +1,7 @@
 """Which tests of ``pytest tests`` never run next to each other."""
 
 from tests.command_line import ROOT
-from tests.two_processes import ONE_BY_ONE, Scheduling
+from tests.two_processes import NOT_ONE_BY_ONE, ONE_BY_ONE, Scheduling
 
 
 def scope(nodeid: str) -> str:
@@ -14,7 +14,7 @@ def test_what_measures_time_is_one_unit_of_work() -> None:
 
 
 def test_what_measures_time_exists() -> None:
-    assert [beginning for beginning in ONE_BY_ONE if not (ROOT / beginning).exists()] == []
+    assert [beginning for beginning in (*ONE_BY_ONE, *NOT_ONE_BY_ONE) if not (ROOT / beginning).exists()] == []
 
 
 def test_each_file_of_other_tests_is_a_unit_of_its_own() -> None:
