@@ -13,6 +13,8 @@ import argparse
 import gzip
 import io
 import json
+import multiprocessing
+import os
 import re
 import resource
 import shutil
@@ -47,6 +49,8 @@ _TESTS = 3
 _MOST_S = 10
 _MOST_BYTES = 6 * 10**9
 _LONGEST_LINE = 2500
+# Files of one task of a process.
+_CHUNK = 250
 
 # Any: JSON.
 Json = dict[str, Any]
@@ -67,11 +71,11 @@ class _TooSlow(BaseException):
     pass
 
 
-def fuzz(kind: str, count: int, seed: int) -> Iterator[Found]:
-    """Make ``count`` files of this kind and run the commands on each."""
+def fuzz(kind: str, numbers: range, seed: int) -> Iterator[Found]:
+    """Make the files of this kind with these numbers and run the commands on each."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         try_one = KINDS[kind](Path(folder))
-        for number in range(count):
+        for number in numbers:
             for command, run in try_one(Random(f"{kind} {seed} {number}")):
                 if (wrong := _wrong(run)) is not None:
                     yield Found(kind=kind, number=number, command=command, where=wrong[0], detail=wrong[1])
@@ -253,18 +257,38 @@ def _within(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def _of_chunk(chunk: tuple[str, range, int]) -> list[Found]:
+    return list(fuzz(*chunk))
+
+
+def _in_processes(kind: str, count: int, seed: int, jobs: int) -> list[Found]:
+    """What ``fuzz`` finds, with the files shared out to ``jobs`` processes. Prints how far it is to stderr."""
+    chunks = [(kind, range(first, min(first + _CHUNK, count)), seed) for first in range(0, count, _CHUNK)]
+    found: list[Found] = []
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        for (_, numbers, _), of_chunk in zip(chunks, pool.imap(_of_chunk, chunks), strict=True):
+            found += of_chunk
+            print(f"{kind}: {numbers.stop} of {count} files, {len(found)} faults", file=sys.stderr, flush=True)
+    return found
+
+
 def _run(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--count", type=int, default=1000, help="files of each kind, default %(default)s")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append", help="repeatable; default all")
+    parser.add_argument(
+        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes, default %(default)s, one a core"
+    )
     parser.add_argument("--verbose", action="store_true", help="also print the first traceback of each place")
     options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: must be 1 or more")
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     places: dict[tuple[str, str], list[Found]] = {}
     for kind in options.kind or KINDS:
         began = time.monotonic()
-        found = list(fuzz(kind, options.count, options.seed))
+        found = _in_processes(kind, options.count, options.seed, options.jobs)
         for one in found:
             places.setdefault((kind, one.where), []).append(one)
         print(f"{kind}: {options.count} files, {len(found)} faults, {time.monotonic() - began:.0f} s", flush=True)

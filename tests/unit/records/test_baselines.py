@@ -242,6 +242,16 @@ def with_info(**info: object) -> dict[str, Any]:
             f"benchmark 0 is incomplete (its name is {[DDP]})",
             id="name-is-no-text",
         ),
+        pytest.param(
+            {**RECORD, "benchmarks": [{**benchmark(DDP, 0.1), "fullname": "x" * 5000}]},
+            "benchmark 0: its name has 5,000 characters, limit 1,000",
+            id="name-is-too-long",
+        ),
+        pytest.param(
+            with_info(instance="x" * 5000),
+            "benchmark 0: its instance has 5,000 characters, limit 1,000",
+            id="instance-is-too-long",
+        ),
         pytest.param(with_medians(), TIMES + " []", id="no-launch"),
         pytest.param(with_medians(0.1, float("nan")), TIMES + " [0.1, nan]", id="nan"),
         pytest.param(with_medians(float("inf")), TIMES + " [inf]", id="infinite"),
