@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UnsetType
@@ -107,6 +107,8 @@ def in_words(kind: Any) -> str:
     """``list of numbers``, with a link for an object of this document."""
     if isinstance(kind, type) and issubclass(kind, Part):
         return f"[{_title(kind)}](#{_title(kind).replace(' ', '-')})"
+    if get_origin(kind) is Annotated:
+        return in_words(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         inner = [one for one in get_args(kind) if one not in (UnsetType, type(None))]
         return " or ".join(in_words(one) for one in inner)

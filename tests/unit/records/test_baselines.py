@@ -244,13 +244,21 @@ def with_info(**info: object) -> dict[str, Any]:
         ),
         pytest.param(
             {**RECORD, "benchmarks": [{**benchmark(DDP, 0.1), "fullname": "x" * 5000}]},
-            "benchmark 0: its name has 5,000 characters, limit 1,000",
+            f"{'x' * 50} ... (4900 characters) ... {'x' * 50}: fullname has more than 1000 characters",
             id="name-is-too-long",
         ),
+        *(
+            pytest.param(
+                with_info(**{name: "x" * 5000}),
+                f"{DDP}: {name} has more than 1000 characters",
+                id=f"{name}-is-too-long",
+            )
+            for name in ("instance", "workload", "config", "hook")
+        ),
         pytest.param(
-            with_info(instance="x" * 5000),
-            "benchmark 0: its instance has 5,000 characters, limit 1,000",
-            id="instance-is-too-long",
+            {**RECORD, "benchmarks": [{**benchmark(DDP, 0.1), "stats": {"data": 0.5}}]},
+            f"{DDP}: stats.data is a float, not a list",
+            id="steps-are-no-list",
         ),
         pytest.param(with_medians(), TIMES + " []", id="no-launch"),
         pytest.param(with_medians(0.1, float("nan")), TIMES + " [0.1, nan]", id="nan"),
