@@ -165,7 +165,7 @@ def _traces(folder: Path) -> Try:
         text = mutated_json(random.choice(bases), random).encode()
         data = mutated_bytes(text, random) if random.random() < 0.15 else text
         if random.random() < 0.2:
-            data = gzip.compress(data, 1)
+            data = gzip.compress(data, 1, mtime=0)
             data = mutated_bytes(data, random) if random.random() < 0.5 else data
         file = folder / "rank0.json"
         file.write_bytes(data)

@@ -131,7 +131,7 @@ def test_names_of_ranges_are_options(tmp_path: Path) -> None:
         ("cut.json", b'{"traceEvents": [', "error: cut.json is incomplete or damaged JSON"),
         ("notes.txt", b"hello, world", "error: notes.txt is neither a Chrome trace"),
         ("pyproject.toml", b"[project]\nname = 'my_project'\n", "error: pyproject.toml is neither a Chrome trace"),
-        ("notes.json.gz", gzip.compress(b"hello, world"), "error: notes.json.gz is neither a Chrome trace"),
+        ("notes.json.gz", gzip.compress(b"hello, world", mtime=0), "error: notes.json.gz is neither a Chrome trace"),
         ("empty.sqlite", b"", "error: empty.sqlite is empty"),
     ],
 )
