@@ -1,5 +1,6 @@
 """A loader whose workers are too slow: several batches arrive at about the same time, then all steps wait."""
 
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,6 +38,14 @@ def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, wor
     answer = trained(two_ranks, workload, steps=2 * WORKERS)
     assert len(answer.step_s) == 2
     assert median(answer.step_s) == pytest.approx(STARVED[workload], rel=0.15)
+
+
+def test_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
+    """torch waits 5 s for each worker that was not told to end."""
+    trained(two_ranks, "just_starved", steps=1)
+    began = time.monotonic()
+    trained(two_ranks, "just_starved", steps=1)
+    assert time.monotonic() - began < 5 * WORKERS
 
 
 def test_fewer_steps_than_workers_are_a_round(two_ranks: RankSets) -> None:
