@@ -16,8 +16,8 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, 
     folder = tmp_path_factory.mktemp("tuned")
     outcome = pytest_perf(
         folder,
-        *("perf", "--tune", "--tune-minutes=4", "--launches=1", "--max-pairs=2", "--steps=4", "--warmup=2"),
-        *(f"--hook={FAST_AND_WRONG}", f"--benchmark-json={folder / 'run.json'}"),
+        *("perf", "--tune", "--tune-minutes=4", "--launches=1", "--max-pairs=1", "--steps=2", "--warmup=1"),
+        *("--workload=tests.e2e.injected:wide", f"--hook={FAST_AND_WRONG}", f"--benchmark-json={folder / 'run.json'}"),
     )
     assert outcome.exit_code == 0, outcome.output
     (tuning,) = json.loads((folder / "run.json").read_text())["tuning"]
