@@ -45,6 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if whole and not selected and not hasattr(config, "workerinput"):
         option.dist, option.tx = "loadscope", ["popen"] * 2
+        option.loadscopereorder = False  # in the order of collection, which begins with the longest files
         option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
     warm_ranks.pytest_configure()
 

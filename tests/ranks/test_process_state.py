@@ -58,7 +58,7 @@ def poisoned() -> dict[str, list[str]]:
 @pytest.mark.parametrize("poison", NAMES)
 def test_a_change_of_the_process_is_found(poisoned: dict[str, list[str]], poison: str) -> None:
     found = poisoned[poison]
-    assert any(line.startswith(NAMES[poison]) for line in found) == bool(NAMES[poison]) == bool(found)
+    assert any(line.startswith(NAMES[poison]) for line in found) == bool(NAMES[poison]) == bool(found), found
 
 
 def test_no_value_of_a_variable_is_shown(poisoned: dict[str, list[str]]) -> None:
