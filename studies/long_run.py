@@ -36,6 +36,7 @@ from xml.etree import ElementTree
 from scipy.stats import mannwhitneyu
 
 from fixtures.launch import reaper
+from fixtures.launch.rank_sets import CHANGES_ITS_PROCESS
 from studies.faulty_workloads import HEALTHY, KINDS, planted
 from studies.fuzz_mutations import mutated_bytes, mutated_json
 
@@ -409,7 +410,7 @@ def _check(done: Done, said: str, saved: set[Path]) -> None:
         return
     if kind == "damaged record" and done.exit_code == 4 and "bad baseline, nothing was measured" in said:
         return
-    if kind == "import changes the process" and "changes its process for later tests: umask" not in said:
+    if kind == "import changes the process" and f"{CHANGES_ITS_PROCESS}: umask" not in " ".join(said.split()):
         find("the change of the process by an import is not said")
     more = re.compile(_FAILS_MORE.get(kind, r"(?!)"), re.DOTALL)
     if done.exit_code not in (0, 1) and not (kind == "TMPDIR full" and done.exit_code == 4):
@@ -443,12 +444,13 @@ def _check_test(done: Done, test: str, said: str, more: re.Pattern[str]) -> int:
             done.findings.append(f"{test}: failed: {message[:300]}")
     elif pattern is not None and not re.search(pattern, message, re.DOTALL):
         done.findings.append(f"{test}: {pattern!r} is not in {message[:300] or 'its outcome: passed'!r}")
-    said_of_it = [line for line in said.splitlines() if f"training {MODULE}:{test} changes the process" in line]
+    sentence = re.search(rf"^training {MODULE}:{test} {CHANGES_ITS_PROCESS}:(.*(\n  .*)*)", said, re.MULTILINE)
+    said_of_it = " ".join(sentence[1].split()) if sentence else ""  # it is wrapped
     says = KINDS[fault.kind].says
-    if says and message == "" and not any(says in line for line in said_of_it):
-        done.findings.append(f"{test}: {says!r} is not said, but {said_of_it}")
+    if says and message == "" and says not in said_of_it:
+        done.findings.append(f"{test}: {says!r} is not said, but {said_of_it!r}")
     if says is None and said_of_it:
-        done.findings.append(f"{test}: said without a reason: {said_of_it[0][:300]}")
+        done.findings.append(f"{test}: said without a reason: {said_of_it[:300]}")
     return 0
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from fixtures.launch.rank_sets import CHANGES_ITS_PROCESS
 from fixtures.matrix.workloads import find_workload
 from studies.faulty_workloads import HEALTHY, KINDS, planted
-from studies.long_run import DISTURBANCES, Done, Plan, _check, drawn, markdown, numbers
+from studies.long_run import DISTURBANCES, MODULE, Done, Plan, _check, drawn, markdown, numbers
 
 TESTS = ("healthy__r0_s0_0", "raises__r1_s3_1", "healthy__r0_s0_11")
 RIGHT = "launch 1 of ddp_default on 2cpu: rank 1 raised ValueError: the label is out of range at step 3 (forward)"
@@ -50,7 +51,7 @@ def test_what_is_expected_is_no_finding() -> None:
         (ended(but={TESTS[2]: "rank 0 died of SIGKILL"}), f"{TESTS[2]}: failed"),
         (ended(disturbance="rank killed", but=dict.fromkeys(TESTS[::2], "died of SIGKILL")), "one rank cost 2 tests"),
         (ended(said="INTERNALERROR> KeyError"), "the output has 'INTERNALERROR'"),
-        (ended(said=f"training studies.faulty_workloads:{TESTS[2]} changes the process"), "said without a reason"),
+        (ended(said=f"training {MODULE}:{TESTS[2]} {CHANGES_ITS_PROCESS}: umask"), "said without a reason"),
         (ended(disturbance="SIGTERM"), "SIGTERM: exit code 1"),
         (ended(disturbance="broken import"), "broken import: exit code 1"),
     ],
@@ -58,6 +59,23 @@ def test_what_is_expected_is_no_finding() -> None:
 def test_what_is_not_expected_is_a_finding(done: Done, finding: str) -> None:
     assert finding in " ".join(done.findings)
     assert finding in markdown([done], 1, 1, {"torch": "2"})
+
+
+def test_a_change_of_the_process_is_read_from_its_wrapped_line() -> None:
+    changing = "umask__r1_s3_1"
+    assert planted(changing) is not None
+    plan = Plan(number=1, seed=1, tests=(TESTS[0], changing, TESTS[2]), disturbance="none", moment=0.5)
+    for said, findings in (
+        (
+            f"training {MODULE}:{changing} {CHANGES_ITS_PROCESS}:\n  gc.isenabled(): True -> False; umask:\n  18 -> 63",
+            0,
+        ),
+        (f"training {MODULE}:{changing} {CHANGES_ITS_PROCESS}:\n  niceness: 0 -> 1\nstarted in 1 s, umask", 1),
+        ("", 1),
+    ):
+        done = Done(plan=plan, exit_code=0, disturbed=True, outcomes=dict.fromkeys(plan.tests, ""))
+        _check(done, said, set())
+        assert len(done.findings) == findings, done.findings
 
 
 def test_a_fault_that_slows_the_next_test_is_seen() -> None:
