@@ -33,11 +33,15 @@ from fixtures.launch import processes, reaper
 ROOT = Path(__file__).parent.parent
 # Variables, for the runs that a test starts too: the folder of the warm process's socket; do without it.
 _FOLDER, _SPAWNED = "TEST_WARM_RANKS", "TEST_SPAWNED_RANKS"
+# In a forked rank: the process of its run, which is not its parent.
+RUN = "TEST_WARM_RANKS_RUN"
 _NO_SESSION = "0" * 32
 _READ_BY_IMPORTS = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH", "PYTORCH")
 # Of these, what is read later or set by torch itself.
 _LATER = ("OPENBLAS_NUM_THREADS", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_KERNEL_CACHE_PATH")
 _CONTEXT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+# Freed memory stays in the process: a quarter of the CPU time of the checks of hooks was page faults.
+_KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 30)}
 _LENGTH = struct.Struct("<I")
 _DEADLINE_S = 120
 
@@ -116,7 +120,7 @@ class _Forked:
     def start(self) -> None:
         rank, size, end, folder, _, gpu, imports, namespaces = self._arguments
         asked = {
-            "environment": dict(os.environ),
+            "environment": {**os.environ, RUN: str(os.getpid())},
             "folder": str(Path.cwd()),
             "path": sys.path,
             "arguments": [folder, None, gpu, list(imports), list(namespaces)],
@@ -154,7 +158,7 @@ def _start() -> str:
     folder = tempfile.mkdtemp(prefix="warm-")
     atexit.register(shutil.rmtree, folder)
     process = warm_process(
-        "tests.warm_ranks", folder, variables={**_environment, **_CONTEXT, reaper.MARKER: _NO_SESSION}
+        "tests.warm_ranks", folder, variables={**_environment, **_CONTEXT, **_KEEP_MEMORY, reaper.MARKER: _NO_SESSION}
     )
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], _DEADLINE_S)[0], "the warm process does not come up"
@@ -192,6 +196,8 @@ def main(folder: Path) -> None:
     marker = libc.getenv(reaper.MARKER.encode())  # where /proc/PID/environ is read from
     ready = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
+    for name in _KEEP_MEMORY:  # read when the process started; no condition of a rank
+        del os.environ[name]
     conditions = json.dumps(_conditions())  # before torch sets variables of its own
     _import_all()
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "only a process of one thread can be forked"

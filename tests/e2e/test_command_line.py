@@ -1,15 +1,14 @@
 """The command line in processes of its own: how fast tests are listed, what a bad rank costs, an interrupted run."""
 
 import json
+import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from tests import warm_ranks
 from tests.command_line import QUICK, Outcome, pytest_perf, run
 
 WORKLOADS = "tests.workloads_for_tests"
@@ -31,10 +30,13 @@ sys.exit(pytest.main(sys.argv[1:], [Mac()]))
 
 @pytest.mark.usefixtures("spawned_ranks")
 def test_tests_are_listed_within_four_seconds(tmp_path: Path) -> None:
-    start = time.monotonic()
+    """Of CPU time, which other work on the machine changes little."""
+    before = os.times()
     outcome = pytest_perf(tmp_path, "perf", "--collect-only", "-q")
-    assert time.monotonic() - start <= 4
+    after = os.times()
     assert outcome.exit_code == 0, outcome.errors
+    took_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert 0 < took_s <= 4
 
 
 def test_torch_is_not_imported_to_list_them() -> None:
@@ -59,14 +61,13 @@ def test_another_system_than_linux_is_reported(tmp_path: Path) -> None:
 def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run in which the first test and the third lose a rank, and the fourth is interrupted; its folder."""
     folder = tmp_path_factory.mktemp("bad_ranks")
-    with warm_ranks.spawned():  # the last one interrupts its parent process
-        outcome = pytest_perf(
-            folder / "baselines",
-            *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
-            *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),
-            *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}", "--benchmark-save=half"),
-            f"--report={folder / 'report'}",
-        )
+    outcome = pytest_perf(
+        folder / "baselines",
+        *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
+        *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),
+        *(f"--junitxml={folder / 'junit.xml'}", f"--benchmark-json={folder / 'run.json'}", "--benchmark-save=half"),
+        f"--report={folder / 'report'}",
+    )
     return outcome, folder
 
 
