@@ -64,6 +64,7 @@ def _poisons() -> dict[str, Callable[[], object]]:
         "layers_forward": lambda: setattr(nn.Linear, "forward", lambda layer, values: values @ layer.weight.T),
         "builtin": lambda: setattr(builtins, "sum", lambda values, start=0: start),
         "timer_slack": lambda: ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 50_000_000),
+        "default_dtype": lambda: torch.set_default_dtype(torch.float64),
         "rounding": lambda: ctypes.CDLL("libm.so.6").fesetround(_UPWARD[platform.machine()]),
         "nothing": lambda: None,
     }
@@ -126,6 +127,7 @@ NAMES = {
     "layers_forward": "function torch.nn.Linear.forward replaced",
     "builtin": "function builtins.sum replaced",
     "timer_slack": "timer slack: ",
+    "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
     "rounding": "rounding of floats: ",
     "nothing": "",
 }

@@ -84,6 +84,13 @@ def test_the_suites_own_configs_change_nothing(shared: Sets, config: str) -> Non
     assert shared.said == []
 
 
+def test_the_suites_own_tensors_have_a_dtype_of_their_own(shared: Sets) -> None:
+    """Rank 0 alone has another default: of half or twice the size on one side, a collective ends the process."""
+    shared.train("tests.ranks.poisons:default_dtype")
+    shared.train(PLAIN)
+    assert "torch.float32 -> torch.float64" in "".join(shared.changes())
+
+
 def test_a_workload_that_forks_its_rank_fails(shared: Sets) -> None:
     with pytest.raises(RankFailure, match="forked"):
         shared.train("tests.ranks.poisons:forking")
