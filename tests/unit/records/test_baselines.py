@@ -244,7 +244,7 @@ def with_info(**info: object) -> dict[str, Any]:
         ),
         pytest.param(
             {**RECORD, "benchmarks": [{**benchmark(DDP, 0.1), "fullname": "x" * 5000}]},
-            f"{'x' * 50} ... (4900 characters) ... {'x' * 50}: fullname has more than 1000 characters",
+            f"{'x' * 100} ... (4800 characters) ... {'x' * 100}: fullname has more than 1000 characters",
             id="name-is-too-long",
         ),
         *(
