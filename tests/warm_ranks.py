@@ -38,7 +38,10 @@ RUN = "TEST_WARM_RANKS_RUN"
 _NO_SESSION = "0" * 32
 _READ_BY_IMPORTS = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH", "PYTORCH")
 # Of these, what is read later or set by torch itself.
-_LATER = ("OPENBLAS_NUM_THREADS", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_KERNEL_CACHE_PATH")
+_LATER = (
+    *("OPENBLAS_NUM_THREADS", "PYTHONPATH", "TORCH_DISTRIBUTED_DEBUG"),
+    *("TORCHINDUCTOR_CACHE_DIR", "PYTORCH_KERNEL_CACHE_PATH"),
+)
 _CONTEXT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 # Freed memory stays in the process: a quarter of the CPU time of the checks of hooks was page faults.
 _KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_MMAP_THRESHOLD_": str(1 << 30)}
@@ -269,6 +272,8 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 def _run(asked: dict[str, Any], end: int, marker: int) -> NoReturn:
     """In a fork: the rank, as if Python had just been started for it."""
+    from torch import distributed
+
     from fixtures.ranks import entry
 
     signal.set_wakeup_fd(-1)
@@ -278,6 +283,7 @@ def _run(asked: dict[str, Any], end: int, marker: int) -> NoReturn:
     ctypes.memmove(marker, asked["environment"][reaper.MARKER].encode(), len(_NO_SESSION))
     os.environ.clear()
     os.environ.update(asked["environment"])
+    distributed.set_debug_level_from_env()  # type: ignore[attr-defined]  # torch._C's
     os.chdir(asked["folder"])
     sys.path[:] = asked["path"]
     tempfile.tempdir = None
