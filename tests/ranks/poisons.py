@@ -64,6 +64,7 @@ def _poisons() -> dict[str, Callable[[], object]]:
         "layers_forward": lambda: setattr(nn.Linear, "forward", lambda layer, values: values @ layer.weight.T),
         "builtin": lambda: setattr(builtins, "sum", lambda values, start=0: start),
         "timer_slack": lambda: ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 50_000_000),
+        "default_device": lambda: torch.set_default_device("meta"),
         "default_dtype": lambda: torch.set_default_dtype(torch.float64),
         "rounding": lambda: ctypes.CDLL("libm.so.6").fesetround(_UPWARD[platform.machine()]),
         "nothing": lambda: None,
@@ -74,9 +75,8 @@ def _poisons() -> dict[str, Callable[[], object]]:
 def _poisoned_loss(poison: str, model: Any, *batch: Any) -> Any:
     from torch import distributed
 
-    global _poisoned
-    if not _poisoned and distributed.get_rank() == 0:
-        _poisoned = True
+    if poison not in _taken and distributed.get_rank() == 0:
+        _taken.add(poison)
         _poisons()[poison]()
     return steady.loss(model, *batch)
 
@@ -92,7 +92,8 @@ def _forking_loss(model: Any, *batch: Any) -> Any:
     return steady.loss(model, *batch)
 
 
-_poisoned = _forked = False
+_taken: set[str] = set()
+_forked = False
 
 
 def __getattr__(name: str) -> Workload:
@@ -127,6 +128,7 @@ NAMES = {
     "layers_forward": "function torch.nn.Linear.forward replaced",
     "builtin": "function builtins.sum replaced",
     "timer_slack": "timer slack: ",
+    "default_device": "torch.get_default_device(): cpu -> meta",
     "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
     "rounding": "rounding of floats: ",
     "nothing": "",

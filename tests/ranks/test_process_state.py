@@ -84,11 +84,12 @@ def test_the_suites_own_configs_change_nothing(shared: Sets, config: str) -> Non
     assert shared.said == []
 
 
-def test_the_suites_own_tensors_have_a_dtype_of_their_own(shared: Sets) -> None:
-    """Rank 0 alone has another default: of half or twice the size on one side, a collective ends the process."""
-    shared.train("tests.ranks.poisons:default_dtype")
+@pytest.mark.parametrize("default", ["default_dtype", "default_device"])
+def test_the_suites_own_tensors_do_not_have_the_default(shared: Sets, default: str) -> None:
+    """Rank 0 alone has another: a collective whose sizes differ ends the process."""
+    shared.train(f"tests.ranks.poisons:{default}")
     shared.train(PLAIN)
-    assert "torch.float32 -> torch.float64" in "".join(shared.changes())
+    assert NAMES[default] in "".join(shared.changes())
 
 
 def test_a_workload_that_forks_its_rank_fails(shared: Sets) -> None:
