@@ -51,10 +51,10 @@ def _slow_sample() -> "tuple[Tensor, ...]":
 
 
 def _many_operators_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Injected: four thousand operators on one element, which take Python and dispatch, not arithmetic."""
+    """Injected: six thousand operators on one element, which take Python and dispatch, not arithmetic."""
     loss = _loss(model, inputs)
     element = loss.detach()
-    for _ in range(4000 if INJECTED else 0):
+    for _ in range(6000 if INJECTED else 0):
         element = element + 1.0
     return loss
 
