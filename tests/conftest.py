@@ -1,4 +1,4 @@
-"""Layers of tests by folder, their two processes, and live ranks that several test files use."""
+"""Layers of tests by folder, their processes, and live ranks that several test files use."""
 
 import os
 import signal
@@ -28,12 +28,14 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 SLOW = ("e2e", "mutants", "ranks", "studies")
 
 
-# What changes which tests run, or needs them in one process: then there are no two.
+# Of a whole run: one more than two cores, because many tests wait.
+_PROCESSES = 3
+# What changes which tests run, or needs them in one process.
 _ONE_PROCESS = ("usepdb", "collectonly", "keyword", "lf", "failedfirst", "stepwise")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run all of ``pytest tests`` in two processes (``tests/two_processes.py``), where pytest-xdist is installed."""
+    """Run all of ``pytest tests`` in several processes (``tests/sharing_out.py``), where pytest-xdist is installed."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
         del os.environ[name]  # a run that a test starts is no worker
     option = config.option
@@ -44,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         or getattr(option, "numprocesses", 0) is not None
     )
     if whole and not selected and not hasattr(config, "workerinput"):
-        option.dist, option.tx = "loadscope", ["popen"] * 2
+        option.dist, option.tx = "loadscope", ["popen"] * _PROCESSES
         option.loadscopereorder = False  # in the order of collection, which begins with the longest files
         option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
     warm_ranks.pytest_configure()
@@ -53,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Any: pytest-xdist's own logger, which has no public type.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
-    from tests.two_processes import Scheduling
+    from tests.sharing_out import Scheduling
 
     return Scheduling(config, log)
 

@@ -1,7 +1,7 @@
 """Which tests of ``pytest tests`` never run next to each other."""
 
 from tests.command_line import ROOT
-from tests.two_processes import NOT_ONE_BY_ONE, ONE_BY_ONE, Scheduling
+from tests.sharing_out import NOT_ONE_BY_ONE, ONE_BY_ONE, Scheduling
 
 
 def scope(nodeid: str) -> str:

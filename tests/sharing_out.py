@@ -1,7 +1,7 @@
-"""How ``pytest tests`` is shared out to two processes by pytest-xdist.
+"""How ``pytest tests`` is shared out to several processes by pytest-xdist.
 
 One process runs what measures time or waits for the machine's lock, test after test, so that such tests never run next
-to each other. The other runs everything else, a file at a time, and the first joins in when it is done. xdist's own
+to each other. The others run everything else, a file at a time, and the first joins in when it is done. xdist's own
 groups (``--dist loadgroup``) are not kept apart by pytest-xdist 3.8 with pytest 9.2.
 
 A test of live ranks that compares times has its file in ONE_BY_ONE, and so has a test of whole runs, unless nothing is
