@@ -137,7 +137,7 @@ def test_every_section_fits(everything: Run, section: str) -> None:
 def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> None:
     """Not wrapped, even with the longest name."""
     table = report_lines(everything)
-    (row,) = [line for line in table if line.startswith("powersgd_rank1-bucket_2000mb ")]
+    (row,) = [line for line in table if line.startswith("powersgd_rank1_same_shape ")]
     assert row.split()[1:4] == ["316.2", "+0.0", "100.0"]
     assert row.endswith("slower 125.0 %")
 
