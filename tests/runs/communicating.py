@@ -76,7 +76,6 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         bucket_bytes=[layers_in * 16 * MB for layers_in in step.buckets],
         buckets=[[next(layers) for _ in range(layers_in)] for layers_in in step.buckets],
         gradients=[(size, size // elements) for _, size, elements in LAYERS],
-        backward_alone_s=[BACKWARD_MS / 1e3] * 5 if asked.time_no_sync else None,
     )
 
 

@@ -113,10 +113,3 @@ def test_ranks_behind_links_of_their_own_share_nothing(tmp_path: Path) -> None:
         (one, *_) = json.loads(command("predict", *asked).output)["predictions"]
         widths.append(one["high_s"] - one["low_s"])
     assert widths[1] < 0.7 * widths[0]
-
-
-def test_traces_for_astra_sim_need_one_size(tmp_path: Path) -> None:
-    outcome = command("predict", EIGHT, "--gpus", "16", *NETWORK, "--chakra", tmp_path / "traces")
-    assert outcome.exit_code == 0, outcome.errors
-    assert len(list((tmp_path / "traces").glob("*.et"))) == 16
-    assert "--chakra needs one --gpus, got 16, 64" in command("predict", EIGHT, *NETWORK, "--chakra", tmp_path).errors

@@ -280,10 +280,9 @@ def of_two_h200(config: str) -> tuple[Run, Parts]:
         history[f"perf/test_{size}"] = Recorded(workload=ALL_REDUCE, last=last)
     run = Run(settings=replace(SETTINGS, instance=TWO), history={TWO: history})
     run.measured["perf/test_now"] = Judged(measurement=m, verdict=judge(times_s, []))
-    no_sync_ms = infos[config]["exposed_communication_ms"]["no_sync"]
     parts = Parts(
         step_ms=1e3 * m.seconds_per_step,
-        backward_alone_ms=infos[config]["phases_ms"]["backward"] - no_sync_ms,
+        backward_alone_ms=infos["no_comm"]["phases_ms"]["backward"],
         exposed_communication_ms=0.5,
         copies_ms=1.2,
         gradients=tuple((size, 4) for size in reversed(infos["bucket_10mb"]["bucket_bytes"])),
@@ -350,12 +349,13 @@ def test_another_world_or_interconnect_has_no_figure() -> None:
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:
     run, parts = of_two_h200("ddp_default")
     ((test, judged),) = run.judged.items()
-    first = replace(
-        judged.measurement.launches[0], phase_s={"backward": 0.0569}, exposed_s=0.0044, gradients=parts.gradients
-    )
+    first = replace(judged.measurement.launches[0], phase_s={"backward": 0.0569}, gradients=parts.gradients)
     explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), unprofiled_step_ms=88.3)
     m = replace(judged.measurement, launches=(first, *judged.measurement.launches[1:]))
     run.measured[test] = replace(judged, measurement=m, explanation=explanation)
+    without = replace(launch(0.0857), phase_s={"backward": 0.0525})
+    limit = measured("no_comm", 0, world="2gpu", launches=(without,))
+    run.measured["perf/test_limit"] = Judged(measurement=limit, verdict=judge([0.0857], []))
     _, heading, *lines = advice_lines(run)
     assert heading == "advice for ddp_default of vit_l_32 on 2gpu, 88.33 ms/step, from the recorded all-reduces:"
     smaller, larger = re.split(r"\n(?=    \S)", "\n".join(lines))
