@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from fixtures.stats.ab_test import Prior, estimate_prior, judge_pairs
+from fixtures.stats.paired_test import Prior, estimate_prior, judge_pairs
 
 
 def test_the_threshold_follows_the_formula() -> None:
