@@ -1,4 +1,4 @@
-"""Error rates and power of the A/B test, from simulated runs."""
+"""Error rates and power of the moderated paired t-test, from simulated runs."""
 
 import math
 import random

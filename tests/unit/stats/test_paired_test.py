@@ -1,4 +1,4 @@
-"""A/B test of two builds: formula, prior, words, and error rates by simulation."""
+"""Moderated paired t-test: formula, prior, words, and error rates by simulation."""
 
 import math
 
