@@ -1,14 +1,18 @@
 """Simulation for the tables of docs/studies/calibration.md on --against: false alarms, time to a decision and power.
 
-python -m studies.calibration_pairs      these tables alone; ``python -m studies.calibration`` prints them after its own
+python -m studies.calibration_pairs              the simulated tables alone, which ``studies.calibration`` prints too
+python -m studies.calibration_pairs baselines    the parts of the noise in these records
 
 ln(step time) = process (the same in all launches of one set of ranks, for all tests) + launch. A run judges its tests
 one after another, as ``compare`` does: the first launches of a test are in the live ranks, the further ones in new
 ranks. To add a noise, extend NOISES; to add a design, DESIGNS.
 """
 
+import json
 import math
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,5 +218,30 @@ def tables(runs: int = 10_000) -> None:
         _row(title, *(f"{smallest_found(noise, Rule(tests=tests), runs=runs // tests):.2f}" for tests in (1, 100)))
 
 
+def parts_percent(file: Path) -> tuple[float, float] | None:
+    """Standard deviations of a process and of a launch, in %, over the tests of a record, by medians.
+
+    Launch j of all tests is in the same set of ranks. None for fewer than ten tests of three launches.
+    """
+    infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
+    logs = np.log([info["launch_medians_s"] for info in infos if len(info.get("launch_medians_s", ())) == 3] or [[1]])
+    if len(logs) < 10:
+        return None
+    deviations = logs - logs.mean(axis=1, keepdims=True)
+    process = np.median(deviations, axis=0)
+    launch = np.median(abs(deviations - process)) / stats.norm.ppf(0.75) * math.sqrt(3 / 2)
+    return 100 * float(process.std(ddof=1)), 100 * float(launch)
+
+
+def measured(folder: Path) -> None:
+    """Print the parts of each instance: root mean squares over its records."""
+    _row("instance", "records", "process", "launch")
+    _row(*["---"] * 4)
+    for instance in sorted(folder.iterdir()):
+        parts = [found for file in sorted(instance.glob("*.json")) if (found := parts_percent(file))]
+        if parts:
+            _row(instance.name, len(parts), *(f"{value:.2f}" for value in np.sqrt(np.square(parts).mean(axis=0))))
+
+
 if __name__ == "__main__":
-    tables()
+    measured(Path(sys.argv[1])) if len(sys.argv) > 1 else tables()

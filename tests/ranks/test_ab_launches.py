@@ -94,6 +94,6 @@ def test_after_a_failure_on_one_side_the_next_test_measures_both(broken: str) ->
             return launch(1.0)
 
         empty: Any = measured("ddp", 1)
-        with pytest.raises(RankFailure, match="a launch: rank 0.* died of SIGKILL"):
+        with pytest.raises(RankFailure, match=r"a launch: rank 0.* died of SIGKILL"):
             compare(empty, "ddp", sides.own, sides.other, fails, code=OWN, settings=SETTINGS, tests=1)
         assert len(sides.compare([1.0, 1.0], max_pairs=2).other.launches) == 2
