@@ -17,7 +17,6 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
-    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.machines",
     "fixtures.session.settings",
