@@ -44,7 +44,6 @@ NOT_RUN = {
     "python -m studies.machines": "minutes, with namespaces: tests/e2e/test_machines.py",
     "python -m fixtures bisect": "minutes of launches: tests/runs/test_bisect_command.py",
     "python -m studies.bisection": "minutes of simulation: tests/unit/stats/test_bisection.py",
-    "python -m studies.long_run": "an hour of runs: tests/unit/studies/test_long_run.py",
     "python -m studies.fleet_simulation": "the same; tests/unit/stats/test_slow_units.py",
     "python -m studies.prediction_links": "minutes of training behind links",
     "python -m studies.injected_report": "minutes of training: tests/e2e/test_injected_causes.py",

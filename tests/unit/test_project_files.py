@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from configparser import ConfigParser
 from pathlib import Path
 
 import yaml
@@ -12,24 +11,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 (OLDEST_TORCH,) = (need.removeprefix("torch>=") for need in PROJECT["dependencies"] if need.startswith("torch>="))
 SUPPORT = (ROOT / "docs/reference/support.md").read_text()
-
-
-def test_the_citation_is_of_this_version() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["title"], citation["version"], citation["license"]) == (
-        PROJECT["name"],
-        PROJECT["version"],
-        PROJECT["license"],
-    )
-
-
-def test_pre_commit_runs_the_programs_of_lint_and_types() -> None:
-    tox = ConfigParser()
-    tox.read(ROOT / "tox.ini")
-    commands = "\n".join(tox[f"testenv:{name}"]["commands"].strip() for name in ("lint", "types"))
-    programs = [re.sub(r" (--|\.).*", "", line) for line in commands.splitlines()]
-    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    assert [hook["entry"] for hook in repository["hooks"]] == programs
 
 
 def test_the_container_has_the_oldest_supported_torch() -> None:
