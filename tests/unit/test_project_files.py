@@ -1,6 +1,5 @@
 """The files around the code name the same versions and the same checks."""
 
-import json
 import re
 import tomllib
 from pathlib import Path
@@ -11,13 +10,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 (OLDEST_TORCH,) = (need.removeprefix("torch>=") for need in PROJECT["dependencies"] if need.startswith("torch>="))
 SUPPORT = (ROOT / "docs/reference/support.md").read_text()
-
-
-def test_the_container_has_the_oldest_supported_torch() -> None:
-    image = re.findall(r"^FROM pytorch/pytorch:(\d+\.\d+)\.\d+-", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert image == [OLDEST_TORCH]
-    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
-    assert f"'torch=={OLDEST_TORCH}.*'" in container["postCreateCommand"]
 
 
 def test_the_supported_versions_are_those_that_are_tested() -> None:
