@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import MY_PROJECT, QUICK, Outcome
+from tests.command_line import MY_PROJECT, QUICK, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.machines import require_namespaces
 
@@ -313,3 +313,14 @@ def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> 
     assert outcome.exit_code == 0, outcome.output
     assert re.search(r"^\[1/1\] test_throughput\[steady-2cpu-ddp_default\] +ran once$", outcome.output, re.MULTILINE)
     assert list(no_storage.rglob("*.json")) == []
+
+
+def test_the_handlers_of_signals_are_given_back() -> None:
+    program = (
+        "import signal, pytest\n"
+        "signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)\n"
+        "before = [signal.getsignal(one) for one in signals]\n"
+        "pytest.main(['perf/test_throughput.py', '--collect-only', '-q', '-p', 'no:cacheprovider'])\n"
+        "assert [signal.getsignal(one) for one in signals] == before\n"
+    )
+    assert run(sys.executable, "-c", program).exit_code == 0
