@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module.
 
-They work in any order. If one must run before another, a function in ``fixtures.report`` calls both (``start``,
-``summary``), or the hook is marked tryfirst or trylast.
+They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
+(``start``, ``summary``), or the hook is marked tryfirst or trylast.
 """
 
 import sys
