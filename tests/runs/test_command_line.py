@@ -45,9 +45,10 @@ def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (package / "calls.py").write_text("import json\n\nhook = json.loads('no JSON')\n")
     (package / "script.py").write_text("raise SystemExit(0)\n")
     (package / "leaves.py").write_text("import os\nos._exit(0)\n")
-    (package / "joins.py").write_text("from torch import distributed\ndistributed.init_process_group('gloo')\n")
-    alone = f"init_method='file://{folder}/store', rank=0, world_size=1"
-    (package / "joined.py").write_text(f"from torch import distributed\ndistributed.init_process_group({alone})\n")
+    joins = "from torch import distributed\ndistributed.init_process_group({})\n"
+    (package / "joins.py").write_text(joins.format("'gloo'"))
+    alone = f"'gloo', init_method='file://{folder}/store', rank=0, world_size=1"
+    (package / "joined.py").write_text(joins.format(alone) + MY_PROJECT)
     (package / "silent.py").write_text("class E(Exception):\n    __str__ = None\nraise E\n")
     (package / "unnamed.py").write_text(MY_PROJECT.replace('name="mine"', "name=5"))
     (package / "skipped.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)\n")
@@ -155,10 +156,7 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
         ("--workload=my_project.leaves:workload", "importing it ended its process: it exited with code 0"),
         ("--workload=my_project.joins:workload", "the module calls init_process_group when it is imported: ranks have"),
-        (
-            "--hook=my_project.joined:hook",
-            "the module calls init_process_group when it is imported: ranks have a group",
-        ),
+        ("--workload=my_project.joined:workload", "the module calls init_process_group when it is imported: ranks"),
         ("--hook=my_project.leaves:hook", "importing it ended its process: it exited with code 0"),
         ("--workload=my_project.silent:workload", "importing it raised E: <E without a text> (/"),
         ("--workload=my_project.unnamed:workload", "--workload my_project.unnamed:workload: its name is a int, not a"),
