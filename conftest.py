@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module.
 
-They work in any order. If one must run before another, a function in ``fixtures.report`` calls both (``start``,
-``summary``), or the hook is marked tryfirst or trylast.
+They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
+(``start``, ``summary``), or the hook is marked tryfirst or trylast.
 """
 
 import sys
@@ -17,7 +17,6 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
-    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.machines",
     "fixtures.session.settings",

@@ -312,7 +312,7 @@ def test_a_folder_in_place_of_a_record_is_named(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / HERE).mkdir()
     os.mkfifo(tmp_path / HERE / "0001_night.json")
-    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is a pipe, not a regular file"
+    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is not a regular file"
 
 
 @pytest.mark.parametrize("broken", ["a file", "a link to itself", "a link to nothing"])

@@ -9,9 +9,11 @@ import pytest
 
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
+from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
+from fixtures.report.closing import main_table
 from fixtures.report.coloured import Coloured
 from fixtures.report.recording import recording_command
 from fixtures.report.table import report_lines, sensitivity_lines
@@ -183,10 +185,10 @@ def test_a_bucket_that_is_full_and_no_more_is_not_said_nor_one_whose_size_nobody
 def test_each_workload_world_and_interconnect_has_a_table_with_its_transport() -> None:
     table = lines(measured("ddp", 4, interconnect="shm"), SINGLE, DDP, measured("ddp", 7, workload="resnet50"))
     assert [line for line in table if "samples a rank" in line] == [
-        "resnet50, 8gpu, 64 samples a rank, native (P2P/CUMEM on 192 channels)",
         "vit_l_32, 1gpu, 32 samples a rank (P2P/CUMEM on 192 channels)",
         "vit_l_32, 8gpu, 32 samples a rank, native (P2P/CUMEM on 192 channels)",
         "vit_l_32, 8gpu, 32 samples a rank, shm (P2P/CUMEM on 192 channels)",
+        "resnet50, 8gpu, 64 samples a rank, native (P2P/CUMEM on 192 channels)",
     ]
 
 
@@ -496,3 +498,14 @@ def test_tests_that_the_host_limits_are_counted_where_they_are_the_blunt_ones() 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:
     assert judge([0.1], [[0.1], [0.1]], min_slowdown_percent=30).word == "ok"
+
+
+def test_the_first_workload_is_the_first_on_the_command_line() -> None:
+    """Not in the alphabet, nor in the order of the tests."""
+    run = Run(settings=replace(SETTINGS, workloads={name: WORKLOADS[name] for name in ("vit_l_32", "gpt2_124m")}))
+    for workload in ("gpt2_124m", "vit_l_32"):
+        one = measured("ddp", 8, workload=workload)
+        run.measured[workload] = Judged(measurement=one, verdict=judge(one.launch_medians_s, []))
+    assert [m.workload.name for m in main_table(run)] == ["vit_l_32"]
+    titles = [line.split(",")[0] for line in report_lines(run) if ", 8gpu, " in line]
+    assert titles == ["vit_l_32", "gpt2_124m"]
