@@ -28,8 +28,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are beside it."""
     storage = tmp_path_factory.mktemp("first") / "baselines"
     chosen = "(steady and (scaling and not bucket or bf16])) or all_reduce_1mb or 4mb or unprofilable-1cpu-ddp]"
-    arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
-    outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
+    arguments = ("-p", "tests.quiet_machine", *FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
+    outputs = ("--benchmark-save=first", "--explain=all", f"--junitxml={storage.parent / 'junit.xml'}")
     folders = (f"--traces={storage.parent / 'new' / 'traces'}", f"--report={storage.parent / 'report'}")
     return pytest_perf(storage, *arguments, *outputs, *folders, variables={STEP_MS: "40"}), storage
 
