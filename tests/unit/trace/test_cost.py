@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.matrix.configs import CONFIGS, THROUGHPUT
-from fixtures.report.cost import cost_legend, cost_lines, exposed_lines
+from fixtures.report.cost import cost_lines, exposed_lines
 from fixtures.session.run_advice import exposed_ways
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -46,7 +46,7 @@ def gemm_steps(*, communicates: bool) -> Recording:
 @pytest.fixture
 def cost(tmp_path: Path) -> Cost:
     now, limit = (recorded(gemm_steps(communicates=flag), tmp_path) for flag in (True, False))
-    return Cost.of(now, limit, without="no_comm", rough=False)
+    return Cost.of(now, limit, without="no_comm")
 
 
 def test_compute_is_split_into_common_and_additional_kernels(cost: Cost) -> None:
@@ -64,7 +64,7 @@ def test_a_kernel_launched_more_often_is_not_a_common_kernel(tmp_path: Path) -> 
     for step in range(2):
         more.run(GEMM, 1000 * step + 500, 1000 * step + 600, at=1000 * step + 4)
     now, limit = recorded(more, tmp_path), recorded(gemm_steps(communicates=False), tmp_path)
-    cost = Cost.of(now, limit, without="no_comm", rough=False)
+    cost = Cost.of(now, limit, without="no_comm")
     assert cost.same_kernels_ms == 0
     assert cost.compute_ms == pytest.approx(0.1)
 
@@ -76,9 +76,7 @@ DDP_DEFAULT = Exposed(
     profiler_ms=0.613,
     no_sync_ms=5.581,
     no_comm_ms=3.916,
-    cost=replace(
-        Cost.of(broken_down(84.758, 0.613, 1.759, 2.867), NO_COMM, without="no_comm", rough=False), same_kernels_ms=2.85
-    ),
+    cost=replace(Cost.of(broken_down(84.758, 0.613, 1.759, 2.867), NO_COMM, without="no_comm"), same_kernels_ms=2.85),
 )
 
 
@@ -104,21 +102,13 @@ def test_the_parts_of_a_recording_add_up_to_the_difference_of_its_steps(cost: Co
 
 
 def test_on_the_cpu_all_compute_counts_as_slowed() -> None:
-    late = Cost.of(broken_down(92.9, 40.84, 0, 23.25), broken_down(92.77, 0, 0, 23.2), without="no_comm", rough=False)
+    late = Cost.of(broken_down(92.9, 40.84, 0, 23.25), broken_down(92.77, 0, 0, 23.2), without="no_comm")
     late = replace(late, same_kernels_ms=None)
     assert (late.slowed_ms, late.rest_ms) == pytest.approx((0.13, 0.05))
 
 
-def test_a_rough_breakdown_is_marked() -> None:
-    assert DDP_DEFAULT.cost is not None
-    rough = replace(DDP_DEFAULT, cost=replace(DDP_DEFAULT.cost, rough=True))
-    assert any(line.startswith("ddp_default (rough) ") for line in cost_lines({"ddp_default": rough}))
-    assert cost_legend([rough])[-1].startswith("rough: the profiler slowed the step down by more than 10 %")
-    assert not any(line.startswith("rough") for line in cost_legend([DDP_DEFAULT]))
-
-
 def test_a_profiled_step_shorter_than_without_communication_is_noise() -> None:
-    shorter = Cost.of(broken_down(77.86, 0, 0, 0), broken_down(81.08, 0, 0, 0), without="no_comm", rough=True)
+    shorter = Cost.of(broken_down(77.86, 0, 0, 0), broken_down(81.08, 0, 0, 0), without="no_comm")
     *_, line = cost_lines({"ddp": Exposed(step_ms=90, profiler_ms=0, no_comm_ms=1, cost=shorter)})
     assert line == "ddp: 3.2 ms faster than no_comm: profiler noise, ignore"
 

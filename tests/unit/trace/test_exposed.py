@@ -19,11 +19,11 @@ HEALTHY = {
 }
 
 
-def cost(now_ms: float, limit_ms: float, *, rough: bool = False) -> Cost:
+def cost(now_ms: float, limit_ms: float) -> Cost:
     """Cost from two steps of these lengths, split into compute and exposed communication."""
     limit = broken_down(limit_ms, 0, 0, 0)
     now = broken_down(min(now_ms, limit_ms), max(0, now_ms - limit_ms), 0, 0)
-    return Cost.of(now, limit, without="no_comm", rough=rough)
+    return Cost.of(now, limit, without="no_comm")
 
 
 @pytest.mark.parametrize("ways", HEALTHY.values(), ids=HEALTHY)
@@ -61,8 +61,6 @@ def test_different_profiled_and_measured_differences_are_a_disagreement() -> Non
         Exposed(step_ms=94, profiler_ms=2, no_sync_ms=0.2, noise_ms=0),  # 90 %, but 1.9 % of the step
         Exposed(step_ms=94, profiler_ms=10, no_sync_ms=6, noise_ms=5),  # the launches differ by more
         Exposed(step_ms=94, profiler_ms=10, no_sync_ms=1),  # one launch: its noise is not known
-        Exposed(step_ms=94, profiler_ms=20, no_sync_ms=5, noise_ms=0, rough=True),
-        Exposed(step_ms=94, no_comm_ms=4, noise_ms=0, cost=cost(99, 86, rough=True)),
         Exposed(step_ms=94, no_sync_ms=20, no_comm_ms=3, noise_ms=0),
         Exposed(step_ms=94, profiler_ms=20, noise_ms=0),
         Exposed(step_ms=94, profiler_ms=0, no_sync_ms=0, noise_ms=0),
@@ -76,7 +74,7 @@ def test_the_wait_for_a_late_rank_is_not_a_disagreement() -> None:
     """Without communication rank 1 takes 20 ms longer; with it, rank 0 waits for 20 ms."""
     late, waiting = step(93, 0, 0, 0), step(73, 20, 0, 0)
     limit = on_ranks((step(73, 0, 0, 0),), (late,))
-    found = Cost.of(on_ranks((waiting,), (late,)), limit, without="no_comm", rough=False)
+    found = Cost.of(on_ranks((waiting,), (late,)), limit, without="no_comm")
     assert (found.step_ms, found.slowest_ms) == pytest.approx((10, 0))
     exposed = Exposed(step_ms=93, profiler_ms=10, no_sync_ms=10, no_comm_ms=0.1, noise_ms=0.1, cost=found)
     assert exposed.disagreement() is None
