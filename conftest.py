@@ -33,6 +33,7 @@ pytest_plugins = (
     "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
+    "fixtures.gradients.tested_hooks",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
     "fixtures.gradients.tuning",
