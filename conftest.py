@@ -31,6 +31,7 @@ pytest_plugins = (
     "fixtures.session.run_record",
     "fixtures.session.junit",
     "fixtures.session.run_verdict",
+    "fixtures.session.time_needed",
     "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
