@@ -52,7 +52,6 @@ def test_without_a_record_a_run_says_that_it_estimates(tmp_path: Path) -> None:
     ("arguments", "minutes"),
     [
         ((FILE,), 5),
-        ((FILE, "--launches=2"), 6),
         ((FILE, "-k=ddp"), 3),
         ((FILE, f"{WIRE}::test_gradients_wire[2cpu-bf16]"), 15),
     ],
@@ -62,6 +61,12 @@ def test_with_a_record_a_run_takes_as_long_as_the_record_says(
 ) -> None:
     output = perf(storage, *STEADY, *arguments).output
     assert f"\ntakes about {minutes} min, by the records of this instance\n" in output
+
+
+def test_more_launches_take_longer_than_the_record_says(storage: Path) -> None:
+    output = perf(storage, *STEADY, FILE, "--launches=2").output
+    (minutes,) = re.findall(r"^takes about (\d+) min, by the records", output, re.MULTILINE)
+    assert 5 < int(minutes) < 9
 
 
 def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:
