@@ -24,7 +24,6 @@ IMPORT_TORCH_WHEN_CALLED = {
     "fixtures.matrix.workloads",
     "fixtures.matrix.hooks",
     "fixtures.matrix.optimizers",
-    "fixtures.gradients.cases.ddp_options",
     "fixtures.gradients.cases.optimizers",
 }
 

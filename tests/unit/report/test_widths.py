@@ -157,7 +157,7 @@ def test_the_table_of_gradients_fits() -> None:
     seen = [
         Outcome(test=f"test_gradients[{config}]", subjects=(f"hook {config}",), outcome=outcome, why="word " * 40)
         for config in CONFIGS
-        for outcome in ("right", "wrong", "unsupported", "not repeated")
+        for outcome in ("right", "wrong", "unsupported", "not run")
     ]
     assert too_long(gradients_lines(seen)) == []
 
