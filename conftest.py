@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module.
 
-They work in any order. If one must run before another, a function in ``fixtures.report`` calls both (``start``,
-``summary``), or the hook is marked tryfirst or trylast.
+They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
+(``start``, ``summary``), or the hook is marked tryfirst or trylast.
 """
 
 import sys
@@ -17,7 +17,6 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
-    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.machines",
     "fixtures.session.settings",
@@ -35,6 +34,7 @@ pytest_plugins = (
     "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
+    "fixtures.gradients.tested_hooks",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
     "fixtures.gradients.tuning",

@@ -21,7 +21,11 @@ SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
 # Columns in multiples of 16: otherwise the random start depends on whether one matrix or several are drawn at once.
 SIXTEENS = ((60, 48), (50, 64), (24, 4, 4, 3), (33,), (60, 48), (5, 7), (50, 64))
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
-pytestmark = [pytest.mark.two_worlds, pytest.mark.unless(reason=unsupported)]
+pytestmark = [
+    pytest.mark.two_worlds,
+    pytest.mark.checks_hook("powersgd_rank1"),
+    pytest.mark.unless(reason=unsupported),
+]
 RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
 
 

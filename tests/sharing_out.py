@@ -15,7 +15,7 @@ ONE_BY_ONE = (
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "exposed", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("canaries", "feed", "link", "one_at_a_time", "planted", "preflight"),
             *("profiled_ranks", "transfers", "window"),
         )
     ),

@@ -9,6 +9,9 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
+from socket import AF_UNIX, socket
+from threading import Event, Thread
 from typing import Any
 
 import numpy
@@ -242,6 +245,56 @@ def keeps_every_gradient() -> Mean:
         return average(bucket.buffer())
 
     return mean
+
+
+@caught_by_hook(Check.MANY_STEPS)
+def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
+    """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
+    kept: list[Future[Tensor]] = []
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        kept.append(done(average(bucket.buffer())))
+        return kept[-1]
+
+    return hook
+
+
+@caught_by(Check.MANY_STEPS)
+def keeps_a_scalar_of_each_step() -> Mean:
+    """Appends the largest gradient of each step to a list."""
+    kept: list[Tensor] = []
+
+    def mean(bucket: Bucket) -> Tensor:
+        if bucket.is_last():
+            kept.append(bucket.buffer().max())
+        return average(bucket.buffer())
+
+    return mean
+
+
+def in_every_tenth_step(call: Callable[[], object]) -> Mean:
+    """A sound mean that calls ``call`` and keeps its result."""
+    steps = count()
+    kept: list[object] = []
+
+    def mean(bucket: Bucket) -> Tensor:
+        if bucket.is_last() and next(steps) % 10 == 9:
+            kept.append(call())
+        return average(bucket.buffer())
+
+    return mean
+
+
+@caught_by(Check.MANY_STEPS)
+def starts_a_thread_in_every_tenth_step() -> Mean:
+    """Starts a writer of a log that waits for more."""
+    return in_every_tenth_step(lambda: Thread(target=Event().wait, daemon=True).start())
+
+
+@caught_by(Check.MANY_STEPS)
+def opens_a_socket_in_every_tenth_step() -> Mean:
+    """Reports to a monitor over a connection of its own each time."""
+    return in_every_tenth_step(lambda: socket(AF_UNIX))
 
 
 @caught_by(Check.MANY_STEPS)
@@ -494,6 +547,20 @@ def draws_from_its_own_generator() -> Mean:
         return average(bucket.buffer()[order])[order.argsort()]
 
     return mean
+
+
+@sound_hook()
+def remembers_fifty_steps() -> DdpHook:
+    """Keeps the buckets of the last steps in a list that it empties when it is full."""
+    kept: list[Tensor] = []
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        if len(kept) == 100:
+            kept.clear()
+        kept.append(bucket.buffer().clone())
+        return done(average(bucket.buffer()))
+
+    return hook
 
 
 @sound_hook()

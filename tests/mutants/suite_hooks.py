@@ -8,26 +8,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor, distributed
-from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
+from torch import Tensor
 
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS
-from fixtures.ranks.hooks.acp_sgd import ACPState, acp_sgd_hook
 from fixtures.ranks.hooks.quantised_all_to_all import QuantisedState, quantised_all_to_all_hook
 
 # Name of a hook -> the scenario and the option that catch it.
 CAUGHT_BY: dict[str, tuple[str, str]] = {}
 
 
-def caught_by(
-    scenario: str, option: str = "default", **claim: Any
-) -> Callable[[type[QuantisedState] | type[ACPState]], Hook]:  # Any: fields of Hook
-    def enter(state: type[QuantisedState] | type[ACPState]) -> Hook:
-        acp = issubclass(state, ACPState)
-        sound = HOOKS["acp_sgd_rank4" if acp else "int8_all_to_all"]
+# Any: fields of Hook.
+def caught_by(scenario: str, option: str = "default", **claim: Any) -> Callable[[type[QuantisedState]], Hook]:
+    def enter(state: type[QuantisedState]) -> Hook:
+        sound = HOOKS["int8_all_to_all"]
         start = claim.get("first_step", sound.first_step)
-        function = acp_sgd_hook if acp else quantised_all_to_all_hook
+        function = quantised_all_to_all_hook
         name = f"{__name__}:{state.__name__}"
         CAUGHT_BY[name] = (scenario, option)
         return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, start=start), function), **claim)
@@ -103,41 +99,3 @@ class Int8NeverStarts(QuantisedState):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
         super().__init__(*arguments, **{**options, "start": 100})
-
-
-@caught_by("join")
-class AcpForgetsWhatItLeavesOut(ACPState):
-    """Has no memory."""
-
-    def bucket(self, bucket: GradBucket) -> Any:  # Any: private to its module
-        parts = super().bucket(bucket)
-        self.error_dict[bucket.index()].zero_()
-        return parts
-
-
-@caught_by("group_of_all")
-class AcpHasOtherFactorsOnEachRank(ACPState):
-    """Draws the first factors with another seed on each rank."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of ACPState
-        super().__init__(*arguments, **{**options, "seed": distributed.get_rank()})
-
-
-@caught_by("group_of_all")
-class AcpRemembersBySizeOnly(ACPState):
-    """Gives each bucket the memory of the first one of its size, in another order."""
-
-    def bucket(self, bucket: GradBucket) -> Any:  # Any: private to its module
-        parts = super().bucket(bucket)
-        self.error_dict[bucket.index()].copy_(self.error_dict[bucket.index()].flip(0))
-        return parts
-
-
-@caught_by("group_of_all")
-class AcpBasisIsNotOrthonormal(ACPState):
-    """Scales the columns of the last factor, and does not make them orthogonal."""
-
-    @staticmethod
-    def orthonormal(factors: Tensor, start: Tensor) -> Tensor:
-        length: Tensor = factors.square().sum(-2, keepdim=True).sqrt()
-        return factors / length.clamp(min=1e-20)

@@ -55,5 +55,6 @@ def test_a_large_bucket_is_no_fault(three_ranks: RankSets) -> None:
     assert ask(three_ranks, Check.LARGE, SOUND[0], TWO) == []
 
 
-def test_many_steps_are_no_fault(three_ranks: RankSets) -> None:
-    assert ask(three_ranks, Check.MANY_STEPS, SOUND[-1], TWO, **ARGUMENTS[Check.MANY_STEPS]) == []
+@pytest.mark.parametrize("hook", SOUND[-2:], ids=short)
+def test_many_steps_are_no_fault(three_ranks: RankSets, hook: Hook) -> None:
+    assert ask(three_ranks, Check.MANY_STEPS, hook, TWO, **ARGUMENTS[Check.MANY_STEPS]) == []

@@ -81,24 +81,10 @@ def _poisoned_loss(poison: str, model: Any, *batch: Any) -> Any:
     return steady.loss(model, *batch)
 
 
-def _forking_loss(model: Any, *batch: Any) -> Any:
-    """The child of rank 0 goes on training with the parent's connections."""
-    from torch import distributed
-
-    global _forked
-    if not _forked and distributed.get_rank() == 0:
-        _forked = True
-        os.fork()
-    return steady.loss(model, *batch)
-
-
 _taken: set[str] = set()
-_forked = False
 
 
 def __getattr__(name: str) -> Workload:
-    if name == "forking":
-        return replace(steady, name=name, loss=_forking_loss)
     if name not in NAMES:
         raise AttributeError(name)
     return replace(steady, name=name, loss=partial(_poisoned_loss, name))
@@ -138,7 +124,7 @@ NAMES = {
 def _take_all() -> None:
     import torch
 
-    from fixtures.ranks.process_state import ProcessWatch
+    from tests.ranks.process_state import ProcessWatch
 
     torch.get_default_device()  # torch makes it on the first call
     watch = ProcessWatch(torch.device("cpu"))

@@ -30,6 +30,11 @@ def knows_pytest(ctx: RankContext) -> bool:
     return "_pytest" in sys.modules
 
 
+def has_imported(ctx: RankContext, module: str) -> bool:
+    """No fault: return True if this process has imported the module."""
+    return module in sys.modules
+
+
 def total(ctx: RankContext) -> float:
     """No fault: return the sum of 1, 2, ... over the ranks of the world."""
     mine = torch.tensor([1.0 + ctx.rank])

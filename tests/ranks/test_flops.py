@@ -21,11 +21,10 @@ def test_operations_are_counted_after_all_else_and_are_those_of_the_model_withou
         steps=1,
         warmup=4,
         check_gradients=True,
-        time_no_sync=True,
         count_flops=True,
     )
     answers = trained(two_ranks, request)
-    alone = trained(two_ranks, replace(request, config="single", world="1cpu", time_no_sync=False))
+    alone = trained(two_ranks, replace(request, config="single", world="1cpu"))
     counted = [answer.flops_per_sample for answer in (*answers, *alone)]
     assert counted[0] is not None
     assert counted[0]["matrix product"] > 20 * counted[0]["convolution"] > 0

@@ -47,7 +47,7 @@ def test_of_complex_gradients_the_imaginary_part_counts(two_ranks: RankSets, con
     assert error > least if least else error < 2**-23
 
 
-@pytest.mark.parametrize("config", ["powersgd_rank4", "acp_sgd_rank4-bucket_25mb", "in_backward-bucket_25mb"])
+@pytest.mark.parametrize("config", ["powersgd_rank4", "in_backward-bucket_25mb"])
 def test_what_torch_gives_half_of_complex_gradients_takes_none(two_ranks: RankSets, config: str) -> None:
     with pytest.raises(CannotRun, match=f"{config} cannot take complex parameters: torch gives it half"):
         launched(two_ranks, config, workload="tests.workloads_for_tests:complex_numbers")

@@ -74,7 +74,6 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
         steps=2,
         warmup=2,
         check_gradients=True,
-        time_no_sync=True,
         count_flops=True,
     )
     for answer in ranks.ask(WORLD, request, doing=config):
@@ -84,7 +83,6 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
         assert answer.workload_fingerprint.parameter_elements == 2_709_706
         assert answer.flops_per_sample is not None, answer.uncounted
         assert answer.flops_per_sample["matrix product"] > 0
-        assert (answer.backward_alone_s is None) == CONFIGS[config].in_fsdp2
         assert answer.sharded_blocks == (["encoder.layers"] if config == "fsdp2" else [])
 
 

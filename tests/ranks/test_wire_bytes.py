@@ -37,13 +37,6 @@ def test_what_is_predicted_crosses_the_wire(two_ranks: RankSets, config: str, ex
     assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
 
 
-@pytest.mark.parametrize(("config", "share"), [("share_25-bucket_2000mb", 0.25), ("share_50-bucket_2000mb", 0.5)])
-def test_a_share_of_the_bytes_crosses_the_wire(two_ranks: RankSets, config: str, share: float) -> None:
-    answer = wire(two_ranks, config)
-    assert answer["predicted"] == 2 * GRADIENTS * share
-    assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)
-
-
 @pytest.mark.parametrize("config", ["int8_all_to_all-bucket_25mb", "fp8_all_to_all-bucket_25mb"])
 def test_8_bits_send_a_byte_an_element_and_a_scale_a_block(two_ranks: RankSets, config: str) -> None:
     answer = wire(two_ranks, config)

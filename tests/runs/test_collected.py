@@ -10,7 +10,7 @@ from tests.fake_gpus import machine
 from tests.forked import perf
 from tests.forked import pytest as forked_pytest
 
-UPSTREAM, BUCKETS, GRAPHS = (f"perf/test_{name}.py" for name in ("gradients_upstream", "buckets", "graphs"))
+UPSTREAM, GRAPHS = (f"perf/test_{name}.py" for name in ("gradients_upstream", "graphs"))
 A_GRAPH = f"{GRAPHS}::test_graphs[vit_tiny-2cpu-graph-bucket_25mb]"
 NEEDS_A_GPU = "graph-bucket_25mb is a CUDA graph, which needs a GPU"
 
@@ -47,15 +47,6 @@ def test_a_hook_outside_the_table_is_tested_by_its_name_or_by_the_path() -> None
     test = f"{file}::test_gradients_wire[2cpu-int8_all_to_all]"
     assert test in found_in(file, "perf", "-k=gradients and int8")
     assert test in found_in(file, file)
-
-
-def test_by_default_two_hooks_have_three_bucket_sizes_and_the_file_has_all() -> None:
-    def sizes(hook: str, *arguments: str) -> int:
-        return sum(f"-{hook}-bucket_" in test for test in found_in(BUCKETS, *arguments))
-
-    assert [sizes(hook, "perf") for hook in ("bf16", "powersgd_rank1", "no_comm")] == [6, 3, 3]
-    assert [sizes(hook, BUCKETS) for hook in ("bf16", "powersgd_rank1", "no_comm")] == [6, 6, 6]
-    assert sizes("no_comm", "perf", "-k=no_comm-bucket_50mb") == 1
 
 
 def test_the_list_of_tests_says_why_others_are_not_in_it() -> None:

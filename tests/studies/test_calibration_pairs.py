@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from scipy import stats
 
+from fixtures.launch.rank_sets import OWN, Code
 from fixtures.records.measurement import Launch, Measurement
 from fixtures.session.ab_launches import ABResult, compare
 from studies.calibration_pairs import (
@@ -44,7 +45,7 @@ class Sides:
         self.start_s = 0.0
         self.ranks = [Ranks() for _ in range(launches)]
 
-    def of(self, interconnect: object, variables: object, *, workload: str | None) -> list[Ranks]:
+    def of(self, interconnect: object, variables: object, *, code: Code) -> list[Ranks]:
         return self.ranks
 
     def on_message(self, line: str) -> None: ...
@@ -63,7 +64,7 @@ def compared(differences: Sequence[float], earlier: list[list[float]], rule: Rul
         cast(Any, own),
         cast(Any, other),
         one,
-        workload=None,
+        code=OWN,
         settings=replace(SETTINGS, max_pairs=rule.max_pairs, min_slowdown_percent=rule.min_slowdown_percent),
         tests=rule.tests,
         earlier=earlier,

@@ -2,7 +2,6 @@
 
 import importlib
 import re
-from collections import Counter
 from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
@@ -18,9 +17,7 @@ from fixtures.matrix.workloads import WORKLOADS, find_workload
 from fixtures.ranks.software import RECORDED
 from fixtures.session.options import pytest_addoption
 from fixtures.stats.verdict import Word
-from studies.terminal_svg import MEANINGS, columns, svg
-from tests.builders import lines
-from tests.unit.report.test_table import quiet
+from studies.terminal_svg import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -74,13 +71,6 @@ def test_tox_passes_what_a_record_keeps_and_where_a_workload_is() -> None:
     assert {f"{beginning}*" for beginning in RECORDED} | {"PYTHONPATH"} <= set(passed)
 
 
-def test_the_ci_runs_the_tests_of_the_readme_and_then_what_tox_has() -> None:
-    (tests,) = re.findall(r"\.venv/bin/(pytest tests)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    tox = in_tox()
-    lint, types = (tox[f"testenv:{name}"]["commands"].strip().splitlines() for name in ("lint", "types"))
-    assert re.findall(r"^check (.+)$", (ROOT / ".ci/run").read_text(), re.MULTILINE) == [tests, *lint, *types]
-
-
 def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
     text = (REFERENCE / "configs.md").read_text()
     names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | set(WORKLOADS) | set(INTERCONNECTS)
@@ -92,21 +82,9 @@ def test_every_question_is_in_the_reference() -> None:
     assert [file.name for file in (ROOT / "perf").glob("test_*.py") if f"`perf/{file.name}`" not in text] == []
 
 
-def test_the_table_in_the_docs_has_the_columns_that_are_printed() -> None:
-    _, saved = columns((IMAGES / "table.txt").read_text().splitlines())
-    printed_lines = lines(quiet("ddp", 8), quiet("powersgd_rank1-bucket_10mb", 9), quiet("no_comm", 10))
-    _, printed = columns(printed_lines)
-    titles = [column.title for column in saved]  # longer names and verdicts leave room for fewer
-    assert [column.title for column in printed if column.title in titles] == titles
-
-
 def test_the_start_page_explains_every_column() -> None:
     explained = set(first_cells((ROOT / "docs/start.md").read_text()))
     assert {f"`{title}`" for title in MEANINGS} <= explained
-
-
-def test_the_picture_of_the_table_is_that_of_the_saved_output() -> None:
-    assert (IMAGES / "table.svg").read_text() == svg((IMAGES / "table.txt").read_text())
 
 
 class Options:
@@ -152,11 +130,6 @@ def test_every_word_of_a_verdict_is_in_the_glossary() -> None:
     assert [word for word in get_args(Word) if f"| `{word}` |" not in text] == []
 
 
-def test_each_word_is_in_the_glossary_once() -> None:
-    counted = Counter(first_cells((REFERENCE / "glossary.md").read_text()))
-    assert [word for word, times in counted.items() if times > 1 and word not in ("word", "---")] == []
-
-
 def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
@@ -180,13 +153,6 @@ def test_every_file_and_module_that_a_document_names_exists(document: Path) -> N
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
 
 
-def test_every_document_that_the_code_names_exists() -> None:
-    folders = ("fixtures", "perf", "studies", "tests")
-    for file in [ROOT / "pyproject.toml", *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]:
-        for document in re.findall(r"(?<!PyTorch's )docs/[\w/-]+\.md", file.read_text()):
-            assert (ROOT / document).exists(), f"{name_of(file)} names {document}"
-
-
 # Their names for pytest's own options where they are not the option with underscores.
 DESTINATIONS = {"--junitxml": "xmlpath", "--collect-only": "collectonly", "--hypothesis-profile": "verbose"}
 
@@ -197,10 +163,3 @@ def test_every_option_of_a_pytest_command_in_a_document_exists(document: Path, p
     for option in re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands)):
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_the_prose_of_a_document_has_lines_of_100_characters(document: Path) -> None:
-    prose = (line for line in without_code(document.read_text()).splitlines() if not line.lstrip().startswith("|"))
-    # What has no space after the 60th character cannot be broken: a link, or a span of code.
-    assert [line for line in prose if len(line) > 100 and not line.startswith("    ") and " " in line[60:]] == []

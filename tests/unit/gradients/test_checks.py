@@ -1,4 +1,4 @@
-"""The names by which tests reach code in the ranks: each resolves, and commands of the previous release still do."""
+"""The names by which tests reach code in the ranks: each resolves."""
 
 import importlib
 import inspect
@@ -11,7 +11,6 @@ from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.scenarios import SCENARIOS
 from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
 from fixtures.gradients.replay import command
-from fixtures.judge.again import current
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.promises import PROMISES
 
@@ -41,25 +40,6 @@ def test_every_scenario_has_the_function_that_runs_it() -> None:
 def test_every_known_bug_has_a_reproducer(bug: str) -> None:
     reproducer = load_any(f"fixtures.gradients.upstream.{UPSTREAM_BUGS[bug].reproducer}")
     assert list(inspect.signature(reproducer).parameters) == ["ctx", "avoid"]
-
-
-# As printed by failures of the previous release.
-@pytest.mark.parametrize(
-    ("function", "arguments", "check", "renamed"),
-    [
-        ("check:check", {"hook": "bf16"}, Check.DDP_OPTIONS, {"hook": "bf16"}),
-        ("feedback:delivers", {"hook": "bf16"}, Check.ERROR_FEEDBACK, {"hook": "bf16"}),
-        ("ways:check", {"hook": "bf16", "way": "join"}, Check.SCENARIO, {"hook": "bf16", "scenario": "join"}),
-        ("updates:check", {"update": "fused"}, Check.OPTIMIZERS, {"update": "fused"}),
-        ("buffers:follow", {"way": "default"}, Check.BUFFERS, {"scenario": "default"}),
-        ("wire:wire", {"hook": "bf16"}, Check.WIRE, {"hook": "bf16"}),
-        ("powersgd:follow", {"seed": 0}, Check.POWERSGD_FOLLOW, {"seed": 0}),
-    ],
-)
-def test_a_command_of_the_previous_release_is_mapped(
-    function: str, arguments: dict[str, object], check: Check, renamed: dict[str, object]
-) -> None:
-    assert current(function, arguments) == (check, renamed)
 
 
 @pytest.mark.parametrize("check", Check)

@@ -28,10 +28,9 @@ from fixtures.matrix.configs import (
     SHARDING,
 )
 from fixtures.matrix.hook import Gradient, whole
-from fixtures.matrix.hooks import HOOKS
+from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
-from fixtures.matrix.low_rank import low_rank
 from fixtures.matrix.workloads import WORKLOADS, Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world, worlds_of
 
@@ -344,8 +343,6 @@ def test_halves_send_two_bytes_an_element_whatever_the_gradient() -> None:
         # 1003 elements on 3 ranks: 2 blocks of 256 codes and a scale in each share.
         ("int8_all_to_all", [((1000,), 4), ((3,), 2)], 2 * 3 * 2 * 2 * (256 + 4)),
         ("fp8_all_to_all", [((1536,), 4)], 2 * 3 * 2 * 2 * (256 + 4)),
-        # P or Q of rank 4 by turns, and a vector.
-        ("acp_sgd_rank4", [((100, 60), 4), ((100,), 4)], 2 * 2 * 4 * ((100 + 60) * 4 // 2 + 100)),
     ],
 )
 def test_bytes_of_the_suites_hooks(hook: str, gradients: list[Gradient], expected: int) -> None:

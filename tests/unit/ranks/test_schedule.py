@@ -12,8 +12,8 @@ from fixtures.ranks.schedule import Schedule, schedule
 REQUEST = TrainRequest(workload="vit_tiny", config="ddp", world="2cpu", steps=20, warmup=10, precision_percent=0.25)
 
 
-def of(config: str, request: TrainRequest = REQUEST, workers: int = 1, *, time_no_sync: bool = False) -> Schedule:
-    return schedule(request, CONFIGS[config], workers=workers, time_no_sync=time_no_sync)
+def of(config: str, request: TrainRequest = REQUEST, workers: int = 1) -> Schedule:
+    return schedule(request, CONFIGS[config], workers=workers)
 
 
 def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes() -> None:
@@ -38,8 +38,9 @@ def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyP
     plain = of("ddp").batches
     assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1
-    assert of("ddp", time_no_sync=True).batches > plain
-    assert of("ddp", replace(REQUEST, traces=("a", "b"))).batches == plain + PROFILED_STEPS + 2
+    assert of("ddp", replace(REQUEST, profile=True)).batches == plain + 1 + PROFILED_STEPS + 2
+    both = replace(REQUEST, profile=True, traces=("a", "b"))
+    assert of("ddp", both).batches == plain + 2 * (1 + PROFILED_STEPS) + 2
     assert of("accumulate_4").batches == 4 * plain
 
 

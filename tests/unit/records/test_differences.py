@@ -60,11 +60,6 @@ def test_a_part_that_shrank_is_no_cause() -> None:
     assert why({"breakdown_ms": breakdown}).startswith("+12 ms a step: exposed communication +20 ms;")
 
 
-def test_a_rough_breakdown_is_called_so() -> None:
-    breakdown = {**INFO["breakdown_ms"], "idle": 16.0}
-    assert "idle +12 ms (rough)" in why({"breakdown_ms": breakdown, "breakdown_is_rough": True})
-
-
 @pytest.mark.parametrize(
     ("info", "told"),
     [

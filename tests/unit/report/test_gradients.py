@@ -61,14 +61,14 @@ def test_what_is_unsupported_says_why_once() -> None:
 
 def test_what_is_deliberately_run_once_is_not_called_unsupported() -> None:
     lines = report_lines(
-        [outcome("not repeated", "scenario frozen", why="it is run on two"), outcome("right", "scenario frozen")],
+        [outcome("unsupported", "scenario frozen", why="it is run on two"), outcome("right", "scenario frozen")],
         verbose=True,
     )
     assert [line.split() for line in (lines[0], lines[2])] == [
         ["tests", "of", "right", "not", "repeated"],  # none was wrong or unsupported
         ["scenario", "frozen", "1", "1"],
     ]
-    assert lines[3:] == ["not repeated: it is run on two (1 test)"]
+    assert lines[3:] == ["unsupported: it is run on two (1 test)"]
 
 
 def test_known_bugs_that_are_there_are_counted() -> None:

@@ -24,7 +24,6 @@ from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.report.breakdown import breakdown_lines
 from fixtures.report.columns import Column, shown_columns
 from fixtures.report.config_columns import COLUMNS, ConfigRow
-from fixtures.report.cost import exposed_lines
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.paragraphs import WIDTH
@@ -59,7 +58,6 @@ def busy(config: str) -> Measurement:
     one = replace(
         launch(0.75312),
         gpu_state=state,
-        exposed_s=0.2,
         wire_bytes_per_step=17_565_000_000,
         peak_memory_bytes=78_000_000_000,
         phase_s={"backward": 0.4, "input": 0.0},
@@ -90,7 +88,7 @@ def everything() -> Run:
     run = Run(settings=replace(SETTINGS, against_build=OTHER))
     run.environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.12.0+cu130"}
     run.other_environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.11.0+cu130"}
-    explanation = Explanation(breakdown=POWERSGD, unprofiled_step_ms=97.82)
+    explanation = Explanation(breakdown=POWERSGD, measured_step_ms=97.82)
     for config in CONFIGS:
         m = busy(config)
         run.measured[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = Judged(
@@ -122,13 +120,12 @@ def too_long(lines: list[str]) -> list[str]:
     return [line for line in lines if is_prose(line) and len(line) > WIDTH]
 
 
-@pytest.mark.parametrize("section", ["report", "against", "breakdown", "cost", "bandwidth", "advice"])
+@pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth", "advice"])
 def test_every_section_fits(everything: Run, section: str) -> None:
     printed = {
         "report": lambda: report_lines(everything),
         "against": lambda: against_lines(everything),
         "breakdown": lambda: breakdown_lines(everything),
-        "cost": lambda: exposed_lines(everything),
         "bandwidth": lambda: bandwidth_lines(everything),
         "advice": lambda: advice_lines(everything),
     }[section]()
@@ -140,7 +137,7 @@ def test_every_section_fits(everything: Run, section: str) -> None:
 def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> None:
     """Not wrapped, even with the longest name."""
     table = report_lines(everything)
-    (row,) = [line for line in table if line.startswith("powersgd_rank1-bucket_2000mb ")]
+    (row,) = [line for line in table if line.startswith("powersgd_rank1_same_shape ")]
     assert row.split()[1:4] == ["316.2", "+0.0", "100.0"]
     assert row.endswith("slower 125.0 %")
 
@@ -160,7 +157,7 @@ def test_the_table_of_gradients_fits() -> None:
     seen = [
         Outcome(test=f"test_gradients[{config}]", subjects=(f"hook {config}",), outcome=outcome, why="word " * 40)
         for config in CONFIGS
-        for outcome in ("right", "wrong", "unsupported", "not repeated")
+        for outcome in ("right", "wrong", "unsupported", "not run")
     ]
     assert too_long(gradients_lines(seen)) == []
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from fixtures.launch.rank_sets import OWN
 from fixtures.records.measurement import Launch
 from fixtures.session.ab_launches import compare
 from tests.builders import SETTINGS, launch, measured
@@ -28,7 +29,7 @@ def test_the_time_left_is_that_of_fresh_processes(monkeypatch: pytest.MonkeyPatc
         cast(Any, own),
         cast(Any, other),
         one,
-        workload=None,
+        code=OWN,
         settings=replace(SETTINGS, max_pairs=5),
         tests=1,
         earlier=[],

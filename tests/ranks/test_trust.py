@@ -1,0 +1,130 @@
+"""Ranks that ran a user's code serve only tests of that same code; the suite's own leaves its process as it was."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.protocol import CannotRun, TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import CONFIGS, find_config
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.lookup import user_modules
+from fixtures.matrix.worlds import parse_world
+from tests.ranks.poisons import NAMES
+
+TWO = parse_world("2cpu")
+HEALTHY = "tests.workloads_for_tests:steady"
+WARMUP = 5
+# One of the configs that differ in their buckets only. Compiled autograd is left out: it imports setuptools, which adds
+# to sys.path.
+RUN_HERE = list(
+    {
+        replace(config, name="", bucket_cap_mb=None): name
+        for name, config in CONFIGS.items()
+        if not config.why_not(TWO, warmup=WARMUP) and not config.variables and config.compile != "python_reducer"
+    }.values()
+)
+
+
+class Sets:
+    """One launch of two ranks."""
+
+    def __init__(self) -> None:
+        self.sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120, on_message=lambda text: None)
+
+    def train(self, workload: str, config: str = "ddp_default") -> list[int]:
+        """Train one step; return the process ids of the ranks."""
+        (ranks,) = self.sets.of(INTERCONNECTS["native"], code=find_config(config).code(workload))
+        request = TrainRequest(workload=workload, config=config, world="2cpu", steps=1, warmup=WARMUP)
+        ranks.ask(TWO, request, doing=workload)
+        pids: list[int] = ranks.run(TWO, "tests.ranks.rank_faults:pid", {}, doing="asking for pids")
+        return pids
+
+    def imported(self, module: str) -> bool:
+        """Whether any rank has imported this module."""
+        (ranks,) = self.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+        return any(ranks.run(TWO, "tests.ranks.rank_faults:has_imported", {"module": module}, doing="asking"))
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Sets]:
+    sets = Sets()
+    yield sets
+    sets.sets.close()
+
+
+@pytest.fixture(scope="module")
+def poisoned() -> dict[str, list[str]]:
+    """Poison -> the changes that a process reports when it takes one poison after the other."""
+    done = subprocess.run([sys.executable, "-m", "tests.ranks.poisons"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    changes: dict[str, list[str]] = json.loads(done.stdout)
+    return changes
+
+
+@pytest.mark.parametrize("poison", NAMES)
+def test_a_change_of_the_process_is_found(poisoned: dict[str, list[str]], poison: str) -> None:
+    found = poisoned[poison]
+    assert any(line.startswith(NAMES[poison]) for line in found) == bool(NAMES[poison]) == bool(found), found
+
+
+@pytest.mark.parametrize("poison", ["anomaly_mode", "default_dtype", "busy_thread"])
+def test_a_poison_between_healthy_workloads_reaches_none_of_them(shared: Sets, poison: str) -> None:
+    before = shared.train(HEALTHY)
+    poisoned = shared.train(f"tests.ranks.poisons:{poison}")
+    after = shared.train(HEALTHY)
+    assert not shared.imported("tests.ranks.poisons")
+    assert not {*poisoned} & {*before, *after}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in poisoned)  # a busy thread would slow others
+
+
+def test_ranks_that_ran_the_suites_code_serve_a_users(shared: Sets) -> None:
+    shared.sets.close()
+    of_the_suite = shared.train("vit_tiny")
+    assert shared.train(HEALTHY) == of_the_suite
+    assert shared.train(HEALTHY, "bf16") == of_the_suite
+    assert not {*of_the_suite} & {*shared.train("vit_tiny")}
+
+
+def test_a_users_hook_is_trusted_with_its_own_tests_only(shared: Sets) -> None:
+    with_hook = "tests.hooks_for_tests:float32_for_16_bits"
+    of_the_suite = shared.train("vit_tiny")
+    assert shared.train("vit_tiny", with_hook) == of_the_suite
+    assert not {*of_the_suite} & {*shared.train("vit_tiny", "bf16")}
+
+
+def test_restarted_ranks_import_the_users_code_again(shared: Sets) -> None:
+    shared.train(HEALTHY)
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+    ranks.close()
+    assert all(ranks.run(TWO, "tests.ranks.rank_faults:has_imported", {"module": HEALTHY.partition(":")[0]}, doing=""))
+    assert ranks.code == user_modules(HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("workload", "configs"), [(HEALTHY, RUN_HERE), ("vit_tiny", ["bf16"]), ("vit_tiny@autocast", ["ddp", "single"])]
+)
+def test_the_suites_own_code_leaves_its_process_as_it_was(shared: Sets, workload: str, configs: list[str]) -> None:
+    shared.train(workload)  # a first step imports and initialises
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
+    found = {}
+    ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
+    for config in configs:
+        with suppress(CannotRun):
+            shared.train(workload, config)
+        if any(lines := ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")):
+            found[config] = lines
+    assert found == {}
+
+
+@pytest.mark.parametrize("default", ["default_dtype", "default_device"])
+def test_the_suites_own_tensors_do_not_have_the_default(shared: Sets, default: str) -> None:
+    """Rank 0 alone has another: a collective whose sizes differ ends the process."""
+    shared.train(f"tests.ranks.poisons:{default}")
+    shared.train(HEALTHY)
