@@ -102,7 +102,8 @@ def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path:
     outcome = run_pytest(
         *("--collect-only", "-q", "-p", "no:cacheprovider", f"--benchmark-storage={tmp_path}", *asked), folder=workshop
     )
-    assert outcome.exit_code == 0, outcome.errors
+    without_gpu = outcome.errors.startswith("ERROR: nothing to run: ")  # said after every option was read
+    assert without_gpu or outcome.exit_code == 0, outcome.errors
 
 
 @of("python -m fixtures")

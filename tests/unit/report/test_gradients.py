@@ -59,18 +59,6 @@ def test_what_is_unsupported_says_why_once() -> None:
     assert lines[-1] == "unsupported: this torch has no new (3 tests)"
 
 
-def test_what_is_deliberately_run_once_is_not_called_unsupported() -> None:
-    lines = report_lines(
-        [outcome("unsupported", "scenario frozen", why="it is run on two"), outcome("right", "scenario frozen")],
-        verbose=True,
-    )
-    assert [line.split() for line in (lines[0], lines[2])] == [
-        ["tests", "of", "right", "not", "repeated"],  # none was wrong or unsupported
-        ["scenario", "frozen", "1", "1"],
-    ]
-    assert lines[3:] == ["unsupported: it is run on two (1 test)"]
-
-
 def test_known_bugs_that_are_there_are_counted() -> None:
     lines = report_lines([outcome("right", bug=True, why="it is there"), outcome("right", bug=True, avoided=True)])
     assert lines[1:] == [
