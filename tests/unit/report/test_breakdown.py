@@ -35,12 +35,18 @@ def test_a_device_that_starves_is_reported_with_the_waits_of_the_host() -> None:
 
 
 def test_what_the_profiler_itself_starves_the_device_is_not_reported() -> None:
-    assert remarks_of(starved(90, 5), 85) == ""
+    assert remarks_of(starved(90, 3), 87) == ""
+
+
+def test_a_profiler_that_slows_the_host_is_named_and_not_a_late_rank() -> None:
+    adds = "the profiler slows the host, which adds 18 ms of idle and waiting"
+    assert remarks_of(POWERSGD, POWERSGD.step_ms - 18) == adds
 
 
 def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown() -> None:
     explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90, host_limited=True)
-    assert remarks(explanation).startswith("the host limits this step; starved 10.0 ms")
+    adds = "the profiler slows the host, which adds 20 ms of idle and waiting"
+    assert remarks(explanation).startswith(f"the host limits this step; {adds}; starved 10.0 ms")
     row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
@@ -49,7 +55,7 @@ def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown(
 
 
 def test_a_rank_that_keeps_the_others_waiting_is_named() -> None:
-    assert "rank 1 late in 12 of 15 collectives" in remarks_of(POWERSGD, 97.82)
+    assert "rank 1 late in 12 of 15 collectives" in remarks_of(POWERSGD, POWERSGD.step_ms)
 
 
 @pytest.mark.parametrize(
