@@ -13,7 +13,7 @@ from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes
 from fixtures.session.host_change import explained_percent, host_change
 from fixtures.stats.common_shift import ComparedTest, common_shift, share_of_tests_percent
-from fixtures.stats.prior import Kind
+from fixtures.stats.prior import Kind, Row, launches_of
 from fixtures.stats.verdict import change_of, judge, run_scale
 from studies.calibration import (
     ALL,
@@ -49,6 +49,11 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     words, hosts = [], []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
+        kinds = [Kind(on_gpu=True, host_limited=bool(limited)) for limited in seen.limited]
+        rows = [
+            Row(test=str(index), kind=kind, launches=launches_of([list(test[-1])]))
+            for index, (test, kind) in enumerate(zip(tests, kinds, strict=True))
+        ]
         storage = Priors(
             {
                 str(index): Recorded(
@@ -63,8 +68,8 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
             others,
         )
         priors = [
-            storage.prior(list(test[-1]), history, Kind(on_gpu=True, host_limited=bool(limited)))
-            for test, history, limited in zip(tests, histories, seen.limited, strict=True)
+            storage.prior(str(index), list(test[-1]), history, kinds[index], rows)
+            for index, (test, history) in enumerate(zip(tests, histories, strict=True))
         ]
         assert [prior.variance for prior in priors] == pytest.approx(list(np.asarray(vectorised.variance)[number]))
         assert {prior.degrees for prior in priors} == {float(np.asarray(vectorised.degrees)[number, 0])}
