@@ -55,7 +55,12 @@ def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold()
 
 @pytest.mark.parametrize("records", [1, 3, 10])
 def test_the_threshold_equals_that_of_one_test_at_its_share_of_the_false_alarms(records: int) -> None:
-    limit = stats.t.isf(0.01 * SHIFT_SHARE, min(3 + records, 6)) * 0.01 * math.sqrt(4 / (3 + records)) * math.sqrt(1 + 1 / records)
+    limit = (
+        stats.t.isf(0.01 * SHIFT_SHARE, min(3 + records, 6))
+        * 0.01
+        * math.sqrt(4 / (3 + records))
+        * math.sqrt(1 + 1 / records)
+    )
     assert shift_of(run([0.0] * 9, records), {}).threshold_percent == pytest.approx(100 * math.expm1(limit))
 
 
