@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 
 def slower_tests(record: Record) -> dict[str, tuple[str, str | None]]:
-    """By id of each slower test, of all tests together, and of the machine: by how much, and the cause if the record names one."""
+    """By id of each slower test, of all tests together and of the machine: by how much, and the cause if known."""
     found: dict[str, tuple[str, str | None]] = {}
     for benchmark in record["benchmarks"]:
         info = benchmark["extra_info"]

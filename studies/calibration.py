@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import SHIFT_SHARE
+from fixtures.stats.common_shift import SHIFT_SHARE, share_of_tests_percent
 from fixtures.stats.prior import FLOOR, LEAST_LAUNCHES, USUAL_DEGREES, WIDE, Kind, Launches, Spread, fit
 from fixtures.stats.verdict import MAX_DEGREES, MIN_TESTS
+from fixtures.stats.whole_run import MACHINE_SHARE
 from studies import calibration_pairs
 
 Logs = NDArray[np.float64]
@@ -323,16 +324,17 @@ class Red:
     """Failures of unchanged runs.
 
     single: failed tests, shape (runs, tests). common: failed common shift, shape (runs,).
-    explained: change that the canaries explain, in ln(time), shape (runs,).
+    machine: a slower canary, shape (runs,). explained: change that the canaries explain, in ln(time), shape (runs,).
     """
 
     single: Flags
     common: Flags
+    machine: Flags
     explained: Logs
 
     @property
     def runs(self) -> Flags:
-        red: Flags = self.single.any(axis=1) | self.common
+        red: Flags = self.single.any(axis=1) | self.common | self.machine
         return red
 
 
@@ -343,18 +345,19 @@ def whole_rule(seen: Nights, others: list[Spread] | None = None) -> Red:
     more, it would explain the common shift too.
     """
     prior = estimated(seen, others or [])
-    return _red(seen, prior, run_scales(seen.medians, prior))
+    return rule_of(seen, prior, run_scales(seen.medians, prior))
 
 
 def rule_before(seen: Nights) -> Red:
     """The same with the prior of the rule before, which is never below 1 %."""
-    return _red(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
+    return rule_of(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
 
 
-def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
+def rule_of(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
+    """The complete rule with these priors."""
     medians, alpha = seen.medians, 0.01
     tests = medians.shape[1]
-    share = 1 - SHIFT_SHARE if tests >= MIN_TESTS else 1
+    share = share_of_tests_percent(1, tests)
     changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
     # A test that looks slower is measured again, here once, and the faster measurement counts.
     again = np.where((changes > limits)[..., None], seen.again, medians[..., -1, :])
@@ -367,10 +370,16 @@ def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | Non
         common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=shift_prior or prior)
     else:
         common, common_limit = np.zeros(len(medians)), np.ones(len(medians))
-    explained = np.where(common > common_limit, np.minimum(common, largest_canary_change(seen.canaries)), 0)
+    canary = largest_canary_change(seen.canaries)
+    explained = np.where(common > common_limit, np.minimum(common, canary), 0)
     by_host = np.minimum(changes, slower_host(seen.host)[:, None])
     excused = np.maximum(explained[:, None], np.where(seen.limited, by_host, 0))
-    return Red(single=changes - excused > limits, common=common - explained > common_limit, explained=explained)
+    return Red(
+        single=changes - excused > limits,
+        common=common - explained > common_limit,
+        machine=canary > 0,
+        explained=explained,
+    )
 
 
 def largest_canary_change(canaries: Logs) -> Logs:
@@ -379,7 +388,7 @@ def largest_canary_change(canaries: Logs) -> Logs:
     history = canaries[:, :, :-1].reshape(runs, number, records - 1, looks * launches)
     largest = np.zeros(runs)
     for look in range(looks):
-        change, limit = rule_on(canaries[:, :, -1, look], history, alpha=0.05, tests=number * looks)
+        change, limit = rule_on(canaries[:, :, -1, look], history, alpha=0.01 * MACHINE_SHARE, tests=number * looks)
         largest = np.maximum(largest, np.where(change > limit, change, 0).max(axis=1))
     return largest
 
@@ -462,6 +471,11 @@ def _share_found(rule: Callable[[Nights], Flags], flat: Nights, slower: float, t
     return float((found if found.ndim == 1 else found[:, tests].any(axis=1)).mean())
 
 
+def spread_by(launch: float) -> Noise:
+    """Launches with this standard deviation, and nights with 0.8 of it, as measured over NVLink."""
+    return Noise(night=0.8 * launch, launch=launch)
+
+
 _QUIET = Noise(night=0.0008, launch=0.001, step=0.003)
 _HOST = Noise(night=0.003, launch=0.001, step=0.003, limited=0.25)
 NOISES = {
@@ -474,6 +488,8 @@ NOISES = {
     "two kinds of host": Noise(night=0.003, second_host=0.05),
     "a quarter of the tests 20 times as noisy": Noise(night=0.003, launch=0.003, noisy=0.25),
     "the host's nights 15 %": replace(_HOST, host=0.15),
+    **{f"launches {100 * spread:g} % apart": spread_by(spread) for spread in (0.001, 0.01, 0.1, 0.3, 0.6)},
+    "launches 0.1 to 60 % apart, by test": replace(spread_by(0.001), mixed=(1, 600)),
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 0.5 %, canaries do not": replace(_QUIET, machine=0.005, canaries=False),
 }
