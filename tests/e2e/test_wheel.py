@@ -139,8 +139,8 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
     second = project.pytest(*QUICK, test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == 0, second.output
-    write(0.4)
-    third = project.pytest(*QUICK, test.name, "--min-slowdown=50", "--strict-machine")  # also on a busy machine
+    write(1.0)  # more than other work and slower canaries explain, on a busy machine too
+    third = project.pytest(*QUICK, test.name, "--min-slowdown=50")
     assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE), third.output
 

@@ -277,6 +277,14 @@ def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
     assert third.startswith(f"{missing}: cannot be read: ")
 
 
+def test_a_run_that_could_find_too_little_may_become_a_baseline(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    """More records are what lets the next run find more."""
+    blunt = edited(tonight, tmp_path / "blunt.json", set_all(failed={"perf::sensitivity[rack-7]": "only over 100 %"}))
+    outcome = promote(storage, "--yes", blunt)
+    assert outcome.exit_code == 0, outcome.errors
+    assert files_in(storage)[1:] == ["rack-7/0002_blunt.json"]
+
+
 def test_a_slower_record_is_refused_unless_that_is_accepted(storage: Path, runs: Path) -> None:
     refused = promote(storage, "--yes", runs / "slower.json")
     assert refused.exit_code == 1

@@ -21,7 +21,9 @@ def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothi
     assert quick.exit_code == 0, quick.output
     assert f"{len(QUICK)} passed" in quick.output
     assert "; 2 launches of 6 + up to 8 steps; " in quick.output
-    assert "verdict: none, a quick run is not judged (2 launches of up to 8 steps)\n" in quick.output
+    assert (
+        "verdict: none, a quick run is not judged (2 launches of up to 8 steps) and finds no slowdown\n" in quick.output
+    )
     assert "no baseline" not in quick.output
 
 

@@ -231,12 +231,16 @@ def test_the_report_says_since_which_night_without_a_break(tmp_path: Path) -> No
     assert "(3 nights)" in report
 
 
-def test_a_change_of_all_tests_together_is_reported_and_another_failure_is_not(tmp_path: Path) -> None:
-    shift = {"perf::common_shift[8x-nvidia-h200-nv18]": "all 12 tests are slower, by about 3.0 %"}
+def test_what_slows_the_whole_run_is_reported_and_another_failure_is_not(tmp_path: Path) -> None:
+    shift = {
+        "perf::common_shift[8x-nvidia-h200-nv18]": "all 12 tests are slower, by about 3.0 %",
+        "perf::machine[8x-nvidia-h200-nv18]": "the machine is slower than in its records",
+    }
     failed = {"perf/test_gradients.py::test_gradients[ddp]": "the gradient is wrong"}
     drift = tmp_path / "drift.txt"
     drift.write_text("a step of +3.0 %\n")
     report = script("text", night(tmp_path / "nights", failed=shift | failed), "--drift", drift)
     assert "**`perf::common_shift[8x-nvidia-h200-nv18]`**\n\n- all 12 tests are slower, by about 3.0 %" in report
+    assert "**`perf::machine[8x-nvidia-h200-nv18]`**" in report
     assert "test_gradients" not in report
     assert "```\na step of +3.0 %\n```" in report

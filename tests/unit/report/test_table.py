@@ -16,7 +16,7 @@ from fixtures.report.best import best_lines
 from fixtures.report.closing import main_table
 from fixtures.report.coloured import Coloured
 from fixtures.report.recording import recording_command
-from fixtures.report.table import report_lines, sensitivity_lines
+from fixtures.report.table import report_lines
 from fixtures.session.comparison import Comparison, comparisons
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -459,41 +459,6 @@ def test_the_program_is_named_as_it_was_typed(command: list[str], said: str, tmp
     variables = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": f"{tmp_path}:{ROOT}:{libraries}"}
     done = subprocess.run(["/usr/bin/env", *command], cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == (f"{said}\n", "")
-
-
-# How small a slowdown the run would have found
-
-
-def test_the_thresholds_are_summed_up_and_what_is_unclear_is_counted() -> None:
-    far_apart, close = judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.1]])
-    assert (far_apart.word, close.word) == ("unclear", "ok")
-    assert far_apart.threshold_percent is not None
-    assert close.threshold_percent is not None
-    (line,) = unwrapped(sensitivity_lines({"a": close, "b": close, "c": close, "d": far_apart}))
-    half, three_quarters = close.threshold_percent, (3 * close.threshold_percent + far_apart.threshold_percent) / 4
-    assert line == (
-        f"this run would have caught a slowdown of {half:.1f} % in half of the tests, {three_quarters:.1f} % in three "
-        "quarters; unclear: 1 of 4 tests, where only a slowdown over 10 % would have been caught: record more "
-        "baselines, raise --launches, or use --against"
-    )
-
-
-def test_one_threshold_is_reported_as_it_is_and_none_is_not_reported() -> None:
-    close = judge([0.1], [[0.1], [0.1]])
-    assert unwrapped(sensitivity_lines({"a": close, "b": judge([0.1], [])}, host_limited={"b"})) == [
-        f"this run would have caught a slowdown of {close.threshold_percent:.1f} %"
-    ]
-    assert sensitivity_lines({"a": judge([0.1], [])}) == []
-
-
-def test_tests_that_the_host_limits_are_counted_where_they_are_the_blunt_ones() -> None:
-    far_apart, close = judge([0.1], [[0.1], [0.2]]), judge([0.1], [[0.1], [0.1]])
-    verdicts = {"a": close, "b": close, "c": far_apart, "d": far_apart}
-    assert close.threshold_percent is not None
-    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"c", "d"}))
-    assert f"in three quarters ({close.threshold_percent:.1f} % without the 2 that the host limits)" in line
-    (line,) = unwrapped(sensitivity_lines(verdicts, host_limited={"a"}))
-    assert "host" not in line
 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:

@@ -53,7 +53,7 @@ class Machine:
     def judged(self, run: Run, records: int = 1) -> tuple[Measurement, Verdict]:
         first = measured("ddp", 1, launches=self.look())
         history = [[STEP_S * factor for factor in FACTORS]] * records
-        return judge_launches(run, first, history, self.look, self.look_anew, self.said.append)
+        return judge_launches(run, "ddp", first, history, self.look, self.look_anew, self.said.append)
 
 
 def test_what_is_not_slower_is_looked_at_once() -> None:
@@ -143,5 +143,5 @@ def test_another_name_of_a_cell_that_was_looked_at_again_is_not_launched_for() -
     found, _ = machine.judged(run)
     before = list(machine.looks)
     history = [[STEP_S * factor for factor in FACTORS]]
-    again, verdict = judge_launches(run, found, history, machine.look, machine.look_anew, machine.said.append)
+    again, verdict = judge_launches(run, "ddp", found, history, machine.look, machine.look_anew, machine.said.append)
     assert (again, verdict.word, machine.looks) == (found, "slower", before)
