@@ -1,12 +1,14 @@
-"""The list of the suite's pytest plugins. To add one, add its module.
+"""The list of the suite's pytest plugins. To add one, add its module; those of extras are in fixtures/extras.
 
-They work in any order. If one must run before another, a function in ``fixtures.report`` calls both (``start``,
-``summary``), or the hook is marked tryfirst or trylast.
+They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
+(``start``, ``summary``), or the hook is marked tryfirst or trylast.
 """
 
 import sys
 
 import pytest
+
+from fixtures.extras import modules
 
 # The installed plugin stays out of a run whose rootdir is this clone.
 if "ddp_perf.session.options" in sys.modules:
@@ -17,23 +19,24 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
-    "fixtures.session.closed_output",
     "fixtures.session.options",
     "fixtures.session.machines",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
-    "fixtures.session.on_request",
+    "fixtures.session.collected",
     "fixtures.session.quick",
-    "fixtures.session.references",
+    "fixtures.session.order",
     "fixtures.session.launches",
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",
     "fixtures.session.run_record",
     "fixtures.session.junit",
     "fixtures.session.run_verdict",
+    "fixtures.session.time_needed",
     "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
+    "fixtures.gradients.tested_hooks",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
     "fixtures.gradients.tuning",
@@ -43,6 +46,7 @@ pytest_plugins = (
     "fixtures.report.report_option",
     "fixtures.report.summary",
     "fixtures.report.closing",
+    *modules("plugin"),
 )
 # Before any of them imports another; later, pytest would warn.
 pytest.register_assert_rewrite(*pytest_plugins)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 LABEL = "ddp-perf-regression"
-SHIFT = "perf::common_shift["
+WHOLE_RUN = ("perf::common_shift[", "perf::machine[")
 
 # Any: records are JSON.
 Record = dict[str, Any]
 
 
 def slower_tests(record: Record) -> dict[str, tuple[str, str | None]]:
-    """By id of each slower test, and of all tests together: by how much, and the cause if the record names one."""
+    """By id of each slower test, of all tests together and of the machine: by how much, and the cause if known."""
     found: dict[str, tuple[str, str | None]] = {}
     for benchmark in record["benchmarks"]:
         info = benchmark["extra_info"]
@@ -32,7 +32,7 @@ def slower_tests(record: Record) -> dict[str, tuple[str, str | None]]:
         if verdict.get("word") == "slower":
             found[benchmark["fullname"]] = (verdict.get("reason") or "slower", info.get("cause"))
     failed = record.get("failed") or {}
-    return found | {test: (reason, None) for test, reason in failed.items() if test.startswith(SHIFT)}
+    return found | {test: (reason, None) for test, reason in failed.items() if test.startswith(WHOLE_RUN)}
 
 
 def earlier_nights(folder: Path | None, record: Record) -> list[Record] | None:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
 from fixtures.gradients.fixtures import PromiseCheck
+from fixtures.gradients.left_out import unrelated, unsupported
 from fixtures.matrix.hooks import HOOKS
 
 SUITES_OWN = [hook.name for hook in HOOKS.values() if hook.promise == "low_rank"]
@@ -21,7 +21,11 @@ SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
 # Columns in multiples of 16: otherwise the random start depends on whether one matrix or several are drawn at once.
 SIXTEENS = ((60, 48), (50, 64), (24, 4, 4, 3), (33,), (60, 48), (5, 7), (50, 64))
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
-pytestmark = pytest.mark.two_worlds
+pytestmark = [
+    pytest.mark.two_worlds,
+    pytest.mark.checks_hook("powersgd_rank1"),
+    pytest.mark.unless(reason=unsupported),
+]
 RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
 
 
@@ -34,8 +38,6 @@ def at_the_boundary(rank: int) -> list[list[int]]:
 def test_gradients_of_powersgd_as_the_suite_configures_it(
     promise: PromiseCheck, gradient_world: str, hook: str, option: str
 ) -> None:
-    if reason := DDP_OPTIONS[option].why_not():
-        pytest.skip(f"{option}: {reason}")
     promise(gradient_world, Check.POWERSGD_FOLLOW, hook=hook, option=option, shapes=SHAPES, seed=0, changes={})
 
 
@@ -103,15 +105,12 @@ def test_gradients_of_a_low_rank_are_exact_with_powersgd(
     promise(gradient_world, Check.POWERSGD_CONVERGE, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
 
 
+@pytest.mark.unless(reason=unrelated)
 @pytest.mark.parametrize("relation", ["scaled_up", "scaled_down", "negated", "same_shapes_batched", "ranks_reversed"])
 @pytest.mark.parametrize("rank", RANKS)
 def test_gradients_related_to_the_bit_with_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, relation: str
 ) -> None:
-    if relation == "ranks_reversed" and not gradient_world.startswith("2"):
-        pytest.skip("sums of more than two ranks depend on the order of the ranks")
-    if relation == "same_shapes_batched" and (rank == 1 or not gradient_world.endswith("cpu")):
-        pytest.skip("for one column, and on a GPU for any, a batch uses another kernel, which may round differently")
     changes = {"matrix_approximation_rank": rank, "orthogonalization_epsilon": 0}
     promise(gradient_world, Check.POWERSGD_RELATE, relation=relation, **RANK_1, shapes=SIXTEENS, changes=changes)
 

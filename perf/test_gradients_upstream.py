@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from fixtures.gradients.cases.upstream_bugs import MOST_RANKS, UPSTREAM_BUGS, UpstreamBug
+from fixtures.gradients.left_out import on_gpus_only
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
@@ -16,6 +17,8 @@ from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.worlds import Backend, World
 from fixtures.session.launches import fail_test_on_rank_error
 from fixtures.session.settings import SETTINGS
+
+pytestmark = [pytest.mark.on_request(*UPSTREAM_BUGS), pytest.mark.unless(reason=on_gpus_only)]
 
 # Backend -> the ranks for a bug: over gloo from two sets; over NCCL if there are enough GPUs.
 UpstreamRanks = dict[Backend, Callable[[UpstreamBug], RankSet]]
@@ -46,8 +49,6 @@ def wrong_results(
     upstream_ranks: UpstreamRanks, bug: UpstreamBug, *, avoid: bool, silence_s: float | None = None
 ) -> list[str]:
     """A line for each wrong result on a rank; raises RankFailure."""
-    if bug.backend not in upstream_ranks:
-        pytest.skip(f"{bug.name} shows over {bug.backend} only, which needs {bug.ranks} GPUs")
     ranks = upstream_ranks[bug.backend](bug)
     rank_timeout_s = ranks.rank_timeout_s
     ranks.rank_timeout_s = silence_s or rank_timeout_s

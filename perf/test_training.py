@@ -2,10 +2,13 @@
 
 import pytest
 
+from fixtures.gradients.left_out import one_rank, unsupported
 from fixtures.gradients.training import Training, TrainingAtEqualSamples, faults
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
 from fixtures.records.training_effect import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT
+
+pytestmark = [pytest.mark.unless(reason=one_rank), pytest.mark.unless(reason=unsupported)]
 
 # Noise helps or harms a short training by less.
 AS_MUCH = 1.1
@@ -22,6 +25,7 @@ def test_training_without_communication_is_told_apart(training: Training, traini
     assert effect.least_excess_percent > MOST_EXCESS_PERCENT
 
 
+@pytest.mark.on_request(*FEWER_EXCHANGES)
 @pytest.mark.parametrize("fewer", FEWER_EXCHANGES)
 def test_training_with_fewer_exchanges(training_at_equal_samples: TrainingAtEqualSamples, fewer: str) -> None:
     """It learns as much as plain training with as many optimizer steps, whose gradients are noisier."""

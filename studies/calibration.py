@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import SHIFT_SHARE
-from fixtures.stats.prior import FLOOR, WIDE, Kind, Launches, Spread, fit
+from fixtures.stats.common_shift import SHIFT_SHARE, share_of_tests_percent
+from fixtures.stats.prior import FLOOR, LEAST_LAUNCHES, USUAL_DEGREES, WIDE, Kind, Launches, Spread, fit
 from fixtures.stats.verdict import MAX_DEGREES, MIN_TESTS
+from fixtures.stats.whole_run import MACHINE_SHARE
 from studies import calibration_pairs
 
 Logs = NDArray[np.float64]
@@ -53,6 +54,7 @@ class Noise:
     tails: degrees of freedom of Student's t for the nights, launches and hosts; infinite: normal.
     second_host: half of the nights are on a second kind of host, where each test differs by a constant of its own, of
         this standard deviation.
+    mixed: smallest and largest factor on the nights and launches of a test, drawn for each test, uniform in logarithm.
     """
 
     machine: float = 0.0
@@ -68,6 +70,7 @@ class Noise:
     limited: float = 0.0
     tails: float = math.inf
     second_host: float = 0.0
+    mixed: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,8 +109,13 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     machine = noise.machine * rng.standard_normal((runs, 1, records + 1, 1))
     apart = np.exp(noise.apart * rng.standard_normal((runs, tests, 1, 1)))
     factor = np.where(np.arange(tests) < tests * (1 - noise.noisy), 1, NOISIER)[:, None, None]
+    if noise.mixed is not None:
+        low, high = map(math.log, noise.mixed)
+        factor = factor * np.exp(rng.uniform(low, high, (runs, tests, 1, 1)))
     level = machine + noise.night * factor * apart * draw((*shape[:-1], 1))
-    again = level[:, :, -1] + noise.launch * factor[..., 0] * draw((runs, tests, LAUNCHES))
+    again = level[:, :, -1] + noise.launch * np.broadcast_to(factor, level.shape)[:, :, -1] * draw(
+        (runs, tests, LAUNCHES)
+    )
     again += 0.03 * (rng.random(again.shape) < noise.bimodal)
     again += noise.step * 1.2533 / math.sqrt(STEPS) * rng.standard_normal(again.shape)
     level = level + noise.launch * factor * draw(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
@@ -137,13 +145,14 @@ class Priors:
     """Priors of the variance between runs of ln(time).
 
     variance: shape (runs, tests). degrees: of freedom, shape (runs, 1). most: bound of the degrees of Student's t.
-    least: smallest standard deviation between runs.
+    least: smallest standard deviation between runs. launch: variance of one launch, shape (runs, tests).
     """
 
     variance: Logs | float = WIDE.variance
     degrees: Logs | float = WIDE.degrees
     most: float = MAX_DEGREES
     least: float = FLOOR
+    launch: Logs | float = 0.0
 
 
 FIXED = Priors()
@@ -179,7 +188,8 @@ def _changes(now: Logs, history: Logs, prior: Priors) -> tuple[Logs, Logs, Logs]
     degrees = np.asarray(prior.degrees + m - 1)
     squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((prior.degrees * np.asarray(prior.variance) + squares) / degrees)
-    s = np.maximum.reduce([s, np.full_like(s, prior.least), error_now, np.sqrt((errors**2).mean(axis=-1))])
+    usual = np.broadcast_to(np.sqrt(np.asarray(prior.launch) / now.shape[-1]), s.shape)
+    s = np.maximum.reduce([s, np.full_like(s, prior.least), error_now, np.sqrt((errors**2).mean(axis=-1)), usual])
     return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, prior.most)
 
 
@@ -191,12 +201,13 @@ def _summary(launches: Logs) -> tuple[Logs, Logs]:
 def estimated(seen: Nights, others: list[Spread]) -> Priors:
     """The priors of each run, estimated by ``prior.fit`` from its records and those of other machines."""
     means, errors = _summary(seen.medians)
-    runs, tests, records = means.shape
+    runs, _, records = means.shape
     m, launches = records - 1, seen.medians.shape[-1]
     between = means[..., :-1].var(axis=-1, ddof=1) if m > 1 else None
     before, all_ = (errors[..., :-1] ** 2).mean(axis=-1), (errors**2).mean(axis=-1)
     kinds = [Kind(on_gpu=True, host_limited=bool(limited)) for limited in seen.limited]
-    variance, degrees = np.full((runs, tests), WIDE.variance), np.full((runs, 1), float(WIDE.degrees))
+    launch = _launch_variances(errors, seen.limited, launches)
+    variance, degrees = np.maximum(WIDE.variance, launch), np.full((runs, 1), float(WIDE.degrees))
 
     def of(variance: float, number: int) -> Launches:
         return Launches(variance=float(variance), degrees=number * (launches - 1), number=launches)
@@ -212,9 +223,28 @@ def estimated(seen: Nights, others: list[Spread]) -> Priors:
         ]
         model = fit([*own, *others]) if own else without_own
         if model is not None:
-            priors = [model.prior(of(all_[run, test], records), kind) for test, kind in enumerate(kinds)]
+            priors = [
+                model.prior(of(all_[run, test], records), kind, float(launch[run, test]), m)
+                for test, kind in enumerate(kinds)
+            ]
             variance[run], degrees[run] = [prior.variance for prior in priors], priors[0].degrees
-    return Priors(variance=variance, degrees=degrees)
+    return Priors(variance=variance, degrees=degrees, launch=launch)
+
+
+def _launch_variances(errors: Logs, limited: Flags, launches: int) -> Logs:
+    """Vectorised ``launch_variance``, shape (runs, tests); the rows are the records of a test, and its run.
+
+    errors: of the means of runs, shape (runs, tests, records + 1).
+    """
+    squares = launches * errors**2
+    own, degrees = squares.mean(axis=-1), squares.shape[-1] * (launches - 1)
+    rows = np.log(np.maximum([squares[..., :-1].mean(axis=-1), squares[..., -1]], LEAST_LAUNCHES**2)).sum(axis=0)
+    usual = own.copy()
+    for kind in (limited, ~limited):
+        if (number := int(kind.sum())) > 1:
+            usual[:, kind] = np.exp((rows[:, kind].sum(axis=1, keepdims=True) - rows[:, kind]) / (2 * (number - 1)))
+    shrunk: Logs = (degrees * own + USUAL_DEGREES * usual) / (degrees + USUAL_DEGREES)
+    return shrunk
 
 
 def other_machines(noise: Noise, *, seed: int) -> list[Spread]:
@@ -294,16 +324,17 @@ class Red:
     """Failures of unchanged runs.
 
     single: failed tests, shape (runs, tests). common: failed common shift, shape (runs,).
-    explained: change that the canaries explain, in ln(time), shape (runs,).
+    machine: a slower canary, shape (runs,). explained: change that the canaries explain, in ln(time), shape (runs,).
     """
 
     single: Flags
     common: Flags
+    machine: Flags
     explained: Logs
 
     @property
     def runs(self) -> Flags:
-        red: Flags = self.single.any(axis=1) | self.common
+        red: Flags = self.single.any(axis=1) | self.common | self.machine
         return red
 
 
@@ -314,18 +345,19 @@ def whole_rule(seen: Nights, others: list[Spread] | None = None) -> Red:
     more, it would explain the common shift too.
     """
     prior = estimated(seen, others or [])
-    return _red(seen, prior, run_scales(seen.medians, prior))
+    return rule_of(seen, prior, run_scales(seen.medians, prior))
 
 
 def rule_before(seen: Nights) -> Red:
     """The same with the prior of the rule before, which is never below 1 %."""
-    return _red(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
+    return rule_of(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
 
 
-def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
+def rule_of(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
+    """The complete rule with these priors."""
     medians, alpha = seen.medians, 0.01
     tests = medians.shape[1]
-    share = 1 - SHIFT_SHARE if tests >= MIN_TESTS else 1
+    share = share_of_tests_percent(1, tests)
     changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
     # A test that looks slower is measured again, here once, and the faster measurement counts.
     again = np.where((changes > limits)[..., None], seen.again, medians[..., -1, :])
@@ -338,10 +370,16 @@ def _red(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | Non
         common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=shift_prior or prior)
     else:
         common, common_limit = np.zeros(len(medians)), np.ones(len(medians))
-    explained = np.where(common > common_limit, np.minimum(common, largest_canary_change(seen.canaries)), 0)
+    canary = largest_canary_change(seen.canaries)
+    explained = np.where(common > common_limit, np.minimum(common, canary), 0)
     by_host = np.minimum(changes, slower_host(seen.host)[:, None])
     excused = np.maximum(explained[:, None], np.where(seen.limited, by_host, 0))
-    return Red(single=changes - excused > limits, common=common - explained > common_limit, explained=explained)
+    return Red(
+        single=changes - excused > limits,
+        common=common - explained > common_limit,
+        machine=canary > 0,
+        explained=explained,
+    )
 
 
 def largest_canary_change(canaries: Logs) -> Logs:
@@ -350,7 +388,7 @@ def largest_canary_change(canaries: Logs) -> Logs:
     history = canaries[:, :, :-1].reshape(runs, number, records - 1, looks * launches)
     largest = np.zeros(runs)
     for look in range(looks):
-        change, limit = rule_on(canaries[:, :, -1, look], history, alpha=0.05, tests=number * looks)
+        change, limit = rule_on(canaries[:, :, -1, look], history, alpha=0.01 * MACHINE_SHARE, tests=number * looks)
         largest = np.maximum(largest, np.where(change > limit, change, 0).max(axis=1))
     return largest
 
@@ -433,6 +471,11 @@ def _share_found(rule: Callable[[Nights], Flags], flat: Nights, slower: float, t
     return float((found if found.ndim == 1 else found[:, tests].any(axis=1)).mean())
 
 
+def spread_by(launch: float) -> Noise:
+    """Launches with this standard deviation, and nights with 0.8 of it, as measured over NVLink."""
+    return Noise(night=0.8 * launch, launch=launch)
+
+
 _QUIET = Noise(night=0.0008, launch=0.001, step=0.003)
 _HOST = Noise(night=0.003, launch=0.001, step=0.003, limited=0.25)
 NOISES = {
@@ -445,6 +488,8 @@ NOISES = {
     "two kinds of host": Noise(night=0.003, second_host=0.05),
     "a quarter of the tests 20 times as noisy": Noise(night=0.003, launch=0.003, noisy=0.25),
     "the host's nights 15 %": replace(_HOST, host=0.15),
+    **{f"launches {100 * spread:g} % apart": spread_by(spread) for spread in (0.001, 0.01, 0.1, 0.3, 0.6)},
+    "launches 0.1 to 60 % apart, by test": replace(spread_by(0.001), mixed=(1, 600)),
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 0.5 %, canaries do not": replace(_QUIET, machine=0.005, canaries=False),
 }

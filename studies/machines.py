@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from studies.faulty_workloads import FAULTS_LOG
 from tests.machines import ROOT, Machines, machines, wait_for
 
 _LONGEST_S = 400
@@ -26,12 +25,6 @@ _NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|! .* !|Exit: |FA
 _SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "--no-references", "-p", "no:cacheprovider")
 _THROUGHPUT = ("perf/test_throughput.py", "-k", "node and (ddp_default or no_comm or fp16)", *_SHORT)
 
-# Each fault is in rank 3, the last of machine 1, in step 3; the step before it is the preflight's.
-_FAULTS = ("raises", "oom", "killed", "exits_with_0", "hangs", "stopped")
-_FAR_FAULTS = (
-    *("perf/test_throughput.py", "-k", "node and ddp_default", *_SHORT, "--rank-timeout", "20"),
-    *(f"--workload=studies.faulty_workloads:{kind}__r3_s3_0" for kind in ("healthy", *_FAULTS)),
-)
 # A torch of another version, to whoever asks for it.
 _OTHER_TORCH = """\
 import sys
@@ -92,7 +85,6 @@ SCENARIOS: dict[str, tuple[int, tuple[str, ...], Callable[[Machines], None]]] = 
     "slow": (2, _THROUGHPUT, _slow),
     "three": (3, (*_THROUGHPUT, "--explain", "all"), _nothing),
     "gradients": (2, ("perf/test_gradients.py", "-k", "2node and bf16", *_SHORT), _nothing),
-    "faults": (2, _FAR_FAULTS, _nothing),
     "other_code": (2, _THROUGHPUT, _nothing),
     "other_torch": (2, _THROUGHPUT, _nothing),
     "interface": (2, _THROUGHPUT, _nothing),
@@ -114,8 +106,6 @@ def _root(scenario: str, index: int, folder: Path) -> Path:
 
 def _environ(scenario: str, index: int, folder: Path) -> dict[str, str]:
     """The variables of a machine: in some scenarios machine 1 has wrong ones."""
-    if scenario == "faults":
-        return {FAULTS_LOG: str(folder / "faults")}
     if index == 0:
         return {}
     if scenario == "interface":
@@ -124,18 +114,6 @@ def _environ(scenario: str, index: int, folder: Path) -> dict[str, str]:
         (folder / "sitecustomize.py").write_text(_OTHER_TORCH)
         return {"PYTHONPATH": f"{folder}:{ROOT}"}
     return {}
-
-
-def _watched(run: subprocess.Popen[bytes], output: Path) -> dict[str, float]:
-    """When each failed test was said, until the run ends: a word of its id -> time."""
-    said: dict[str, float] = {}
-    while run.poll() is None:
-        for test in re.findall(
-            r"^\[ *\d+/\d+\].*?\[(\w+?)__.*FAILED", output.read_text(errors="replace"), re.MULTILINE
-        ):
-            said.setdefault(test, time.time())
-        time.sleep(0.05)
-    return said
 
 
 def main() -> None:
@@ -166,11 +144,6 @@ def main() -> None:
             print(f"first result after {time.monotonic() - began:.1f} s; then: {disturb.__doc__}")
             began = time.monotonic()
             disturb(made)
-        if chosen == "faults":
-            said = _watched(runs[0], outputs[0])
-            for line in (folder / "faults").read_text().splitlines():
-                kind, happened = line.split()
-                print(f"{kind}: said {said.get(kind, float('nan')) - float(happened):.1f} s after it happened")
         wait_for(runs[0], _LONGEST_S, outputs[0])
         print(f"machine 0 ended after {time.monotonic() - began:.1f} s")
         for index, (run, output) in enumerate(zip(runs, outputs, strict=True)):

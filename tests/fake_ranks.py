@@ -15,10 +15,8 @@ from typing import Any
 
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
-    BreakdownRequest,
     CanaryRequest,
     CanaryResult,
-    NcclChoicesRequest,
     NcclLogRequest,
     PreflightRequest,
     PreflightResult,
@@ -34,7 +32,6 @@ from fixtures.launch.protocol import (
 )
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.session import environment
-from fixtures.machine.nccl_log import Choices
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.workloads import Workload, find_workload
@@ -94,8 +91,8 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         buckets=[PARAMETERS] if ddp else [],
         wire_bytes_per_step=wire_bytes,
         wire_dtype="bfloat16" if lossy else "float32",
-        issued_bytes_per_step=wire_bytes if asked.traces and world.size > 1 else None,
-        issued_dtypes=["float32"] if asked.traces and world.size > 1 else None,
+        issued_bytes_per_step=wire_bytes if asked.profile and world.size > 1 else None,
+        issued_dtypes=["float32"] if asked.profile and world.size > 1 else None,
         gradient_error=(2e-3 if lossy else 0.0) if asked.check_gradients and wrapped else None,
         gradient_lossless=not lossy if asked.check_gradients and wrapped else None,
         gradients=[(size, size // elements) for _, size, elements in PARAMETERS],
@@ -103,6 +100,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         hook_options={},
         flops_per_sample={"matrix product": FLOPS_PER_SAMPLE, "convolution": 0} if asked.count_flops else None,
         sharded_blocks=["layers"] if config.in_fsdp2 else [],
+        breakdown=_break_down(world, rank) if asked.profile else None,
     )
 
 
@@ -135,7 +133,7 @@ def _until_precise(steps_s: list[float], asked: TrainRequest) -> list[float]:
     return steps_s
 
 
-def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreakdown:
+def _break_down(world: World, rank: int) -> RankBreakdown:
     compute_ns, communication_ns = round(1e6 * COMPUTE_MS), round(1e6 * COMMUNICATION_MS) if world.size > 1 else 0
     length_ns = round(1e9 * step_s())
     all_reduce = Collective(
@@ -208,8 +206,6 @@ def _preflight(workload: str) -> PreflightResult:
 # Function -> its answer.
 ANSWERS: dict[str, Answer] = {
     TrainRequest.function: train,
-    BreakdownRequest.function: _break_down,
-    NcclChoicesRequest.function: lambda world, rank, arguments: Choices(),
     NcclLogRequest.function: lambda world, rank, arguments: "",
     TransferRequest.function: _transfer,
     CanaryRequest.function: _time_canaries,
@@ -238,6 +234,12 @@ class FakeRankSet(RankSet):
         """They form every world."""
 
     def await_joined(self) -> None:
+        """They have."""
+
+    def begin_import(self, code: frozenset[str]) -> None:
+        self.code = code
+
+    def await_import(self) -> None:
         """They have."""
 
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:

@@ -34,6 +34,17 @@ def raises(state: None, bucket: GradBucket) -> Future[Tensor]:
     raise ArithmeticError("no such luck")
 
 
+def raises_for_float16(state: None, bucket: GradBucket) -> Future[Tensor]:
+    if bucket.buffer().dtype == torch.float16:
+        raise ArithmeticError("no float16")
+    return averages(state, bucket)
+
+
+def hangs_where_it_has_nothing_to_send(state: None, bucket: GradBucket) -> Future[Tensor]:
+    """The ranks with a gradient wait for the one without."""
+    return averages(state, bucket) if bucket.buffer().any() else done(bucket.buffer())
+
+
 def raises_later(state: None, bucket: GradBucket) -> Future[Tensor]:
     return done(bucket.buffer()).then(lambda future: future.value()[10**9])
 

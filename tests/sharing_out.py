@@ -15,12 +15,12 @@ ONE_BY_ONE = (
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "exposed", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("canaries", "feed", "link", "one_at_a_time", "planted", "preflight"),
             *("profiled_ranks", "transfers", "window"),
         )
     ),
 )
-NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("interruption", "machines", "slurm"))
+NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption", "machines", "slurm"))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types

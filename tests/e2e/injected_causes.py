@@ -219,7 +219,7 @@ class Runs:
             self.storage,
             *sorted(tests),
             *self.injections.arguments,
-            *((f"--benchmark-save={BASELINE}",) if kind == BASELINE else ()),
+            *(("-p", "tests.quiet_machine", f"--benchmark-save={BASELINE}") if kind == BASELINE else ()),
             "--hook=tests.e2e.injected:hook",
             *(f"--workload=tests.e2e.injected:{workload}" for workload in sorted({cause.cell[0] for cause in causes})),
             variables={**self.injections.variables, **VARIABLES.get(kind, {})},

@@ -137,7 +137,8 @@ class Run:
 @pytest.fixture
 def kept(tmp_path: Path) -> tuple[str, ...]:
     """The options that ask for results."""
-    return (f"--benchmark-json={tmp_path / 'run.json'}", f"--junitxml={tmp_path / 'junit.xml'}", "--benchmark-save=b")
+    files = (f"--benchmark-json={tmp_path / 'run.json'}", f"--junitxml={tmp_path / 'junit.xml'}", "--benchmark-save=b")
+    return ("-p", "tests.quiet_machine", *files)
 
 
 @contextlib.contextmanager

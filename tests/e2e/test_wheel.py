@@ -38,6 +38,12 @@ hook = Hook(name="sums", build=lambda ddp: (None, sums), promise="mean", wire_dt
 def test_hook(promise): promise("2cpu", hook=hook)
 def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
+# As tests/quiet_machine.py: a busy machine must not keep the record out of the baselines.
+QUIET = """
+from ddp_perf.session import disturbance
+
+disturbance.MIN_JUMP_PERCENT = disturbance.MIN_HOST_JUMP_PERCENT = float("inf")
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,15 +131,16 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
         test.write_text(code.replace("loss=lambda model, x: ", waiting))
 
     write(0.1)
-    first = project.pytest(*QUICK, test.name, "--benchmark-save=first", "--report=page")
+    (project.folder / "quiet.py").write_text(QUIET)
+    first = project.pytest(*QUICK, "-p", "quiet", test.name, "--benchmark-save=first", "--report=page")
     assert first.exit_code == 0, first.output
     assert "report: page/report.html" in first.output
     assert "<h2>Which config is best?</h2>" in (project.folder / "page/report.html").read_text()
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
     second = project.pytest(*QUICK, test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == 0, second.output
-    write(0.4)
-    third = project.pytest(*QUICK, test.name, "--min-slowdown=50", "--strict-machine")  # also on a busy machine
+    write(1.0)  # more than other work and slower canaries explain, on a busy machine too
+    third = project.pytest(*QUICK, test.name, "--min-slowdown=50")
     assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE), third.output
 

@@ -30,8 +30,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     chosen = (
         "(steady and (scaling and not bucket or bf16] or no_comm])) or all_reduce_1mb or 4mb or unprofilable-1cpu-ddp]"
     )
-    arguments = (*FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
-    outputs = ("--benchmark-save=first", f"--junitxml={storage.parent / 'junit.xml'}")
+    arguments = ("-p", "tests.quiet_machine", *FILES, "-k", chosen, STEADY, UNPROFILABLE, *QUICK)
+    outputs = ("--benchmark-save=first", "--explain=all", f"--junitxml={storage.parent / 'junit.xml'}")
     folders = (f"--traces={storage.parent / 'new' / 'traces'}", f"--report={storage.parent / 'report'}")
     return pytest_perf(storage, *arguments, *outputs, *folders, variables={STEP_MS: "40"}), storage
 
@@ -189,7 +189,7 @@ def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory
     shutil.copytree(first[1], storage)
     edit(storage, forget_canaries)
     arguments = (FILES[0], STEADY, "-k", "2cpu-ddp]", *QUICK, "--min-slowdown=100")
-    return pytest_perf(storage, *arguments, variables={STEP_MS: "200"})
+    return pytest_perf(storage, *arguments, variables={STEP_MS: "400"})
 
 
 def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:

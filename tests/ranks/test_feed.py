@@ -1,18 +1,17 @@
 """A loader whose workers are too slow: several batches arrive at about the same time, then all steps wait."""
 
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import BreakdownRequest, TrainRequest, TrainResult
+from fixtures.launch.protocol import TrainRequest, TrainResult
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.feed import loader_workers
-from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.ranks_breakdown import over_ranks
 
 WORLD = parse_world("1cpu")
 WORKERS = loader_workers(WORLD)
@@ -74,15 +73,11 @@ def test_a_step_with_something_in_one_of_several_is_the_mean_of_so_many(
     assert len(answer.step_s) == measured
 
 
-def profiled(ranks: RankSets, workload: str, trace: Path) -> Breakdown:
-    trained(ranks, workload, steps=1, traces=[str(trace)])
-    (launch,) = ranks.of(INTERCONNECTS["native"])
-    return over_ranks(launch.ask(WORLD, BreakdownRequest(traces=[str(trace)], keep=True), doing="reading"))
-
-
 @pytest.mark.parametrize("workload", STARVED)
-def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str, tmp_path: Path) -> None:
+def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str) -> None:
     """Batches loaded while the profiler started do not count."""
-    step = profiled(two_ranks, workload, tmp_path / "rank0.json")
+    found = trained(two_ranks, workload, steps=1, profile=True).breakdown
+    assert found is not None
+    step = over_ranks([found])
     assert len(step.ranks[0].steps) % WORKERS == 0
     assert step.step_ms == pytest.approx(1e3 * STARVED[workload], rel=0.15)

@@ -5,7 +5,7 @@ import pytest
 from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.machine.nccl_log import fingerprint
+from fixtures.machine.nccl_log import Choices, fingerprint
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World
 from tests import nccl_logs as logs
@@ -44,19 +44,19 @@ def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_proce
     assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
 
 
-def test_the_choices_of_a_profiled_launch_are_those_since_it_began(ranks: RankSet) -> None:
+def test_the_log_since_a_mark_lacks_what_was_logged_before(ranks: RankSet) -> None:
     call(ranks, WRITE, text=logs.V2_22_OR_NEAR_TUNING)
     call(ranks, "fixtures.ranks.process_group:mark_nccl_log")
     call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
-    (choices,) = call(ranks, "fixtures.ranks.trace_breakdown:nccl_choices")
-    assert choices == {"algorithms_percent": {"AllGather": {"Ring/Simple": 100}}, "channels": {}}
+    (log,) = call(ranks, "fixtures.ranks.process_group:nccl_log_since_mark")
+    assert log == logs.V2_20_OR_NEAR_TUNING
 
 
 def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
     call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
-    request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, traces=["trace.json"])
-    ranks.ask(ONE, request, doing="training")
-    assert call(ranks, "fixtures.ranks.trace_breakdown:nccl_choices") == [{"algorithms_percent": {}, "channels": {}}]
+    request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=True)
+    (result,) = ranks.ask(ONE, request, doing="training")
+    assert result.nccl_choices == Choices()
 
 
 def test_the_processes_of_a_run_are_its_ranks(two_ranks: RankSets, ranks: RankSet) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch.protocol import PROFILED_STEPS, BreakdownRequest, TrainRequest
+from fixtures.launch.protocol import PROFILED_STEPS, TrainRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
@@ -26,9 +26,11 @@ def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_
     """Train two ranks under the profiler. Returns the breakdown of the traces in ``folder``, and DDP's buckets."""
     (launch,) = ranks.of(INTERCONNECTS["native"])
     traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
-    request = TrainRequest(workload=workload, config=config, world=WORLD.name, steps=2, warmup=4, traces=traces)
+    request = TrainRequest(
+        workload=workload, config=config, world=WORLD.name, steps=2, warmup=4, profile=True, traces=traces
+    )
     results = launch.ask(WORLD, request, doing="profiling")
-    breakdowns = launch.ask(WORLD, BreakdownRequest(traces=traces, keep=True), doing="reading")
+    breakdowns = [result.breakdown for result in results if result.breakdown is not None]
     return over_ranks(breakdowns), tuple(map(Bucket.of, results[0].buckets))
 
 

@@ -7,7 +7,7 @@ does not, and REST_MS of idle.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fixtures.launch.protocol import BreakdownRequest, TrainRequest, TrainResult
+from fixtures.launch.protocol import TrainRequest, TrainResult
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World
 from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
@@ -54,9 +54,6 @@ STEPS = {
 
 wide, slow_to_cast, fed = (replace(steady, name=name) for name in STEPS)
 
-# The launch that was profiled last.
-_profiled: list[TrainRequest] = []
-
 
 def _step(asked: TrainRequest) -> Step:
     return STEPS[asked.workload.partition(":")[2]][asked.config]
@@ -64,8 +61,6 @@ def _step(asked: TrainRequest) -> Step:
 
 def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     asked = TrainRequest(**arguments)
-    if asked.traces:
-        _profiled[:] = [asked]
     step, layers = _step(asked), iter(LAYERS)
     ms = {"input": step.input_ms, "backward": BACKWARD_MS + step.exposed_ms, "optimizer": 1.0}
     ms["forward"] = step.ms - sum(ms.values())
@@ -76,11 +71,11 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         bucket_bytes=[layers_in * 16 * MB for layers_in in step.buckets],
         buckets=[[next(layers) for _ in range(layers_in)] for layers_in in step.buckets],
         gradients=[(size, size // elements) for _, size, elements in LAYERS],
+        breakdown=_break_down(rank, asked) if asked.profile else None,
     )
 
 
-def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreakdown:
-    (asked,) = _profiled
+def _break_down(rank: int, asked: TrainRequest) -> RankBreakdown:
     step = _step(asked)
     exposed_ns, length_ns = round(1e6 * step.exposed_ms), round(1e6 * step.ms)
     compute_ns = round(1e6 * (ALONE_MS + (SLOWED_MS if exposed_ns else 0)))
@@ -119,4 +114,4 @@ def _break_down(world: World, rank: int, arguments: dict[str, Any]) -> RankBreak
 
 def pytest_configure() -> None:
     """For the rest of this process."""
-    fake_ranks.ANSWERS.update({TrainRequest.function: _train, BreakdownRequest.function: _break_down})
+    fake_ranks.ANSWERS[TrainRequest.function] = _train

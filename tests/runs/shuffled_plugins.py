@@ -23,7 +23,7 @@ _seen: dict[str, Any] = {}
 def pytest_load_initial_conftests() -> None:
     """Before conftest.py is imported, forget what the warm process imported."""
     for name in list(sys.modules):
-        if name.partition(".")[0] in ("conftest", "fixtures", "perf", "tests"):
+        if name.partition(".")[0] in ("conftest", "fixtures", "perf", "tests") or name.startswith("test_"):
             del sys.modules[name]
 
 

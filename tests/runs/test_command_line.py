@@ -1,12 +1,13 @@
 """The command line: which tests there are, what wrong input is told, what a run says."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import MY_PROJECT, QUICK, Outcome
+from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.machines import require_namespaces
 
@@ -44,6 +45,10 @@ def my_project(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (package / "calls.py").write_text("import json\n\nhook = json.loads('no JSON')\n")
     (package / "script.py").write_text("raise SystemExit(0)\n")
     (package / "leaves.py").write_text("import os\nos._exit(0)\n")
+    joins = "from torch import distributed\ndistributed.init_process_group({})\n"
+    (package / "joins.py").write_text(joins.format("'gloo'"))
+    alone = f"'gloo', init_method='file://{folder}/store', rank=0, world_size=1"
+    (package / "joined.py").write_text(joins.format(alone) + MY_PROJECT)
     (package / "silent.py").write_text("class E(Exception):\n    __str__ = None\nraise E\n")
     (package / "unnamed.py").write_text(MY_PROJECT.replace('name="mine"', "name=5"))
     (package / "skipped.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)\n")
@@ -150,6 +155,8 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ("--hook=my_project.calls:hook", "/my_project/calls.py, line 3)"),
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
         ("--workload=my_project.leaves:workload", "importing it ended its process: it exited with code 0"),
+        ("--workload=my_project.joins:workload", "the module calls init_process_group when it is imported: ranks have"),
+        ("--workload=my_project.joined:workload", "the module calls init_process_group when it is imported: ranks"),
         ("--hook=my_project.leaves:hook", "importing it ended its process: it exited with code 0"),
         ("--workload=my_project.silent:workload", "importing it raised E: <E without a text> (/"),
         ("--workload=my_project.unnamed:workload", "--workload my_project.unnamed:workload: its name is a int, not a"),
@@ -245,7 +252,7 @@ def five_tests(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     )
 
 
-def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
+def test_a_users_own_workload_is_measured_and_what_cannot_be_is_named(
     no_storage: Path, my_project: dict[str, str]
 ) -> None:
     """That ranks import a user's modules is shown by tests/e2e/test_against.py and test_own_hooks.py."""
@@ -258,8 +265,8 @@ def test_a_users_own_workload_is_measured_and_what_cannot_be_is_skipped(
     assert outcome.exit_code == 0, outcome.output
     assert re.search(r"\[mine-2cpu-ddp_default\] +\d+\.\d\d ms/step  no baseline", outcome.output)
     reason = "powersgd_rank4 compresses from step 4 on: it needs --warmup 4 or more, got 1"
-    assert f"[mine-2cpu-powersgd_rank4] skipped: {reason}" in outcome.unwrapped
-    assert "1 passed, 1 skipped" in outcome.output
+    assert f" not collected: {reason} (1 test); " in outcome.unwrapped
+    assert " 1 passed, " in outcome.output
 
 
 def test_each_test_has_a_line_while_the_run_goes_on(five_tests: Outcome) -> None:
@@ -292,7 +299,7 @@ def test_the_table_at_the_end_has_a_row_for_each_config(five_tests: Outcome) -> 
 def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> None:
     command = r"\S*python\S* -m pytest .* --benchmark-save=NAME"  # python3 where that is this Python
     *_, next_, _ = five_tests.output.splitlines()  # the last line is pytest's
-    assert re.fullmatch(f"next: record a baseline: {command}", next_)
+    assert re.fullmatch(rf"next: record a baseline \(about \d+ s\): {command}", next_)
 
 
 def test_the_best_configs_stand_there_as_code(five_tests: Outcome) -> None:
@@ -313,3 +320,45 @@ def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> 
     assert outcome.exit_code == 0, outcome.output
     assert re.search(r"^\[1/1\] test_throughput\[steady-2cpu-ddp_default\] +ran once$", outcome.output, re.MULTILINE)
     assert list(no_storage.rglob("*.json")) == []
+
+
+def test_the_handlers_of_signals_are_given_back() -> None:
+    program = (
+        "import signal, pytest\n"
+        "signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)\n"
+        "before = [signal.getsignal(one) for one in signals]\n"
+        "pytest.main(['perf/test_throughput.py', '--collect-only', '-q', '-p', 'no:cacheprovider'])\n"
+        "assert [signal.getsignal(one) for one in signals] == before\n"
+    )
+    assert run(sys.executable, "-c", program).exit_code == 0
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONOPTIMIZE": "1"}, {"PYTHONOPTIMIZE": "2"}])
+def test_python_without_asserts_is_refused_in_one_line(variables: dict[str, str]) -> None:
+    outcome = run(sys.executable, "-m", "pytest", "perf/test_throughput.py", "--collect-only", variables=variables)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.strip().startswith("ERROR: python -O and PYTHONOPTIMIZE leave out the assert statements")
+    assert "Traceback" not in outcome.output + outcome.errors
+
+
+def test_a_full_disk_behind_the_output_of_a_command_is_one_line() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "fixtures", "backtest"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (2, "error: the output cannot be written: No space left on device\n")
+
+
+def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
+    """The module that it imports last raises what Ctrl-C raises."""
+    program = (
+        "import runpy, sys\n"
+        "class Raises:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'numpy': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Raises())\n"
+        "sys.argv[1:] = ['backtest']\n"
+        "runpy.run_module('fixtures', run_name='__main__')\n"
+    )
+    outcome = run(sys.executable, "-c", program)
+    assert (outcome.exit_code, outcome.output, outcome.errors) == (130, "", "interrupted\n")

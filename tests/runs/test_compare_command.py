@@ -16,7 +16,10 @@ def test_it_prints_a_table_and_where_the_choice_flips() -> None:
         "8gpu vit_l_32: p4d.24xlarge is 3.46 times (no interval) as fast as g6e.48xlarge; "
         "g6e.48xlarge costs less per sample below 5.78 an hour"
     ) in outcome.unwrapped
-    assert "8gpu vit_l_32, lossy allowed: g6e.48xlarge is 1.52 times" in outcome.unwrapped
+    assert (
+        "8gpu vit_l_32, lossy allowed (powersgd, gradient error unknown): g6e.48xlarge is 1.52 times"
+        in outcome.unwrapped
+    )
     assert max(map(len, outcome.output.splitlines())) <= 100
 
 

@@ -15,9 +15,10 @@ FILE = "perf/test_ddp_settings.py"
 
 def collected(*arguments: str) -> set[str]:
     """The configs of the file that the command line runs."""
-    outcome = forked_pytest("-p", "no:cacheprovider", "--collect-only", "-q", *arguments)
+    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
+    outcome = forked_pytest(*own, *arguments, variables=machine())
     ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    return {test.partition("-2cpu-")[2].rstrip("]") for test in ids}
+    return {test.partition("-4gpu-")[2].rstrip("]") for test in ids}
 
 
 @pytest.mark.parametrize(

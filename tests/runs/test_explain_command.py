@@ -143,9 +143,9 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path, name: str, data:
     assert outcome.errors.count("\n") == 1
 
 
-def test_a_rough_breakdown_is_called_rough(tmp_path: Path) -> None:
+def test_graphs_recorded_as_one_piece_are_named(tmp_path: Path) -> None:
     recording = Recording()
     recording.range("Batch 0", 0, 50)
     recording.run(GEMM, 100, 200, at=0, by=recording.call("cudaGraphLaunch", 10))
     outcome = explain(sqlite(tmp_path / "graph.sqlite", [recording], graph=True))
-    assert "rough: 1 CUDA graphs were recorded as one piece" in outcome.output
+    assert "1 CUDA graphs were recorded as one piece" in outcome.output

@@ -22,9 +22,10 @@ WITH_GPUS = (*QUICK, "-p", "tests.fake_gpus", "-p", "tests.runs.nccl_that_reads"
 
 def collected(*arguments: str) -> set[str]:
     """The configs of the file that the command line runs."""
-    outcome = forked_pytest("-p", "no:cacheprovider", "--collect-only", "-q", *arguments)
+    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
+    outcome = forked_pytest(*own, *arguments, variables=machine())
     ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    return {test.partition("-2cpu-")[2].rstrip("]") for test in ids}
+    return {test.partition("-4gpu-")[2].rstrip("]") for test in ids}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_settings_are_not_measured_unless_asked_for(arguments: tuple[str, ...]) 
         ((FILE,), {"bucket_10mb", "bucket_25mb", *NCCL_SETTINGS}),
         (("perf", "-k=nccl_settings and bucket_10mb"), {"bucket_10mb", "ctas_4-bucket_10mb", "ctas_8-bucket_10mb"}),
         (("perf", "-k=ctas_8"), {"ctas_8-bucket_10mb", "ctas_8-bucket_25mb"}),
-        ((f"{FILE}::test_nccl_settings[vit_tiny-2cpu-ctas_4-bucket_10mb]",), {"ctas_4-bucket_10mb"}),
+        ((f"{FILE}::test_nccl_settings[vit_l_32-4gpu-ctas_4-bucket_10mb]",), {"ctas_4-bucket_10mb"}),
     ],
 )
 def test_settings_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
@@ -140,7 +141,7 @@ def test_a_setting_that_nccl_does_not_read_fails_and_the_others_go_on(tmp_path: 
     assert "NCCL_MAX_CTAS" not in record["environment"]["variables"]
 
 
-def test_on_the_cpu_settings_are_skipped_with_the_reason(tmp_path: Path) -> None:
+def test_a_run_of_settings_on_the_cpu_ends_with_the_reason(tmp_path: Path) -> None:
     outcome = perf(tmp_path, FILE, f"--workload={STEADY}", "-k=high_priority", *QUICK)
-    assert outcome.exit_code == 0, outcome.output
-    assert "high_priority-bucket_25mb is a setting of NCCL, over which 2cpu sends nothing" in outcome.unwrapped
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "high_priority-bucket_25mb is a setting of NCCL, over which 2cpu sends nothing" in outcome.errors

@@ -52,7 +52,8 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     assert re.search(r"own_claims_bf16 .* wrong .* no baseline", outcome.output)
     assert "; wrong gradients: own_claims_bf16" in outcome.unwrapped
     assert re.search(
-        r"\nnext: repair the hook, then: .* perf -k 'gradients and \(own_claims_bf16\)' --hook=\S+claims_bf16 .*\n",
+        r"\nnext: repair the hook, then \(about \d+ s\): .* perf -k 'gradients and \(own_claims_bf16\)' "
+        r"--hook=\S+claims_bf16 .*\n",
         outcome.output,
     )
     assert "record one" not in outcome.output

@@ -25,9 +25,7 @@ SEEDS = 10
 Replay = dict[str, Any]
 # Hooks that several plugins have on one level, and why their order does not matter.
 INDEPENDENT = {
-    "pytest_cmdline_main": "one refuses xdist, the other runs in place of the tests",
     "pytest_configure": "each makes values of its own; the settings, which others read, are made on the level before",
-    "pytest_collection_modifyitems": "each leaves out tests, whichever others are left out",
     "pytest_generate_tests": "no test has the parameters of two of them",
     "pytest_runtest_makereport": "each notes something of its own about a report that it does not change",
     "pytest_runtest_protocol": "one raises a signal that was swallowed, the other prepares the line of a test",

@@ -113,3 +113,23 @@ def test_ranks_behind_links_of_their_own_share_nothing(tmp_path: Path) -> None:
         (one, *_) = json.loads(command("predict", *asked).output)["predictions"]
         widths.append(one["high_s"] - one["low_s"])
     assert widths[1] < 0.7 * widths[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "changed"),
+    [
+        ("half_of_the_bytes", {"wire_bytes_per_step": 10**6}),
+        ("accumulate_4", {"config_fingerprint": {"training_options": {"accumulate": "4"}}}),
+    ],
+)
+def test_a_config_that_is_no_plain_all_reduce_is_not_predicted(
+    tmp_path: Path, config: str, changed: dict[str, object]
+) -> None:
+    """However fast it is, and whatever it is called."""
+    record = json.loads(EIGHT.read_text())
+    (ddp,) = [one for one in record["benchmarks"] if one["name"] == "test_throughput[vit_l_32-8gpu-ddp]"]
+    faster = json.loads(json.dumps(ddp).replace("8gpu-ddp]", f"8gpu-{config}]"))
+    faster["extra_info"] |= {"config": config, "launch_medians_s": [0.01, 0.01, 0.01], **changed}
+    (tmp_path / "record.json").write_text(json.dumps(record | {"benchmarks": [*record["benchmarks"], faster]}))
+    result = json.loads(command("predict", tmp_path / "record.json", "--json", *NETWORK).output)
+    assert result["config"] == "bucket_50mb"

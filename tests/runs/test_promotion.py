@@ -46,11 +46,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
 
     def measure(name: str, step_ms: str, *arguments: str) -> Outcome:
-        return pytest_perf(
+        outcome = pytest_perf(
             folder / "baselines",
             *(*SCALING, *HERE, f"--benchmark-json={folder / name}", *arguments),
             variables={STEP_MS: step_ms},
         )
+        edited(folder / name, folder / name, set_all(commit_info={"id": "c0ffee", "dirty": False}))
+        return outcome
 
     assert measure("first.json", "40", "--require-baseline").exit_code == pytest.ExitCode.TESTS_FAILED
     outcome = promote(folder / "baselines", folder / "first.json", "--yes")
@@ -275,6 +277,14 @@ def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
     assert third.startswith(f"{missing}: cannot be read: ")
 
 
+def test_a_run_that_could_find_too_little_may_become_a_baseline(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    """More records are what lets the next run find more."""
+    blunt = edited(tonight, tmp_path / "blunt.json", set_all(failed={"perf::sensitivity[rack-7]": "only over 100 %"}))
+    outcome = promote(storage, "--yes", blunt)
+    assert outcome.exit_code == 0, outcome.errors
+    assert files_in(storage)[1:] == ["rack-7/0002_blunt.json"]
+
+
 def test_a_slower_record_is_refused_unless_that_is_accepted(storage: Path, runs: Path) -> None:
     refused = promote(storage, "--yes", runs / "slower.json")
     assert refused.exit_code == 1
@@ -284,6 +294,53 @@ def test_a_slower_record_is_refused_unless_that_is_accepted(storage: Path, runs:
     assert accepted.exit_code == 0, accepted.errors
     assert "2 tests: 2 slower" in accepted.output
     assert files_in(storage)[1:] == ["rack-7/0002_slower.json"]
+
+
+def make_unclear(record: Record) -> None:
+    verdict = record["benchmarks"][0]["extra_info"]["verdict"]
+    record["benchmarks"][0]["extra_info"]["verdict"] = {**verdict, "word": "unclear", "reason": "slower by 35.0 %"}
+
+
+@pytest.mark.parametrize(
+    ("change", "doubt"),
+    [
+        pytest.param(make_unclear, ": unclear: slower by 35.0 %", id="unclear"),
+        pytest.param(set_all(disturbed=["copy 30 % slower"]), "    disturbed: copy 30 % slower", id="disturbed"),
+        pytest.param(
+            set_all(commit_info={"id": "c0ffee", "dirty": True}),
+            "    uncommitted changes in the checkout of c0ffee",
+            id="dirty",
+        ),
+    ],
+)
+def test_a_record_that_may_be_no_sound_baseline_is_refused_unless_that_is_accepted(
+    storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], doubt: str
+) -> None:
+    file = edited(tonight, tmp_path / "doubtful.json", change)
+    refused = promote(storage, "--yes", file)
+    assert refused.exit_code == 1
+    _, headline, reason = refused.errors.splitlines()
+    assert headline == f"{file}: measure again, or use --accept-unclear if it is a sound baseline:"
+    assert reason.endswith(doubt)
+    assert files_in(storage) == ["rack-7/0001_first.json"]
+    accepted = promote(storage, "--yes", "--accept-unclear", file)
+    assert accepted.exit_code == 0, accepted.errors
+
+
+def test_a_burst_that_was_over_when_a_test_was_measured_again_is_not_slower(
+    storage: Path, tonight: Path, tmp_path: Path
+) -> None:
+    """As in its night: the fastest measurement is judged, the first is stored."""
+
+    def slow_down(record: Record) -> None:
+        for benchmark in record["benchmarks"]:
+            info = benchmark["extra_info"]
+            info["remeasured_launch_medians_s"] = [info["launch_medians_s"]]
+            info["launch_medians_s"] = [0.2]
+
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "burst.json", slow_down))
+    assert outcome.exit_code == 0, outcome.errors
+    assert read_history(storage, "rack-7")[SINGLE].launch_medians_s[1] == [0.2]
 
 
 def test_a_record_that_is_slower_only_than_todays_baselines_is_refused(

@@ -21,12 +21,18 @@ def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothi
     assert quick.exit_code == 0, quick.output
     assert f"{len(QUICK)} passed" in quick.output
     assert "; 2 launches of 6 + up to 8 steps; " in quick.output
-    assert "verdict: none, a quick run is not judged (2 launches of up to 8 steps)\n" in quick.output
+    assert (
+        "verdict: none, a quick run is not judged (2 launches of up to 8 steps) and finds no slowdown\n" in quick.output
+    )
     assert "no baseline" not in quick.output
 
 
 def test_its_next_command_is_the_full_run(quick: Outcome) -> None:
-    assert re.search(r"^next: the full run: .*pytest .* perf .*--benchmark-save=NAME$", quick.output, re.MULTILINE)
+    assert re.search(
+        r"^next: the full run \(about \d+ min.*\): .*pytest .*--benchmark-save=NAME$",
+        quick.output,
+        re.MULTILINE,
+    )
     assert "--quick" not in quick.output
 
 

@@ -26,9 +26,10 @@ def run(folder: Path, *arguments: str, gpus: bool = True) -> Outcome:
     [(("perf",), set()), (("perf", "-k=ddp"), set()), ((FILE,), set(SHARDING)), (("perf", "-k=hsdp"), {"hsdp"})],
 )
 def test_shardings_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
-    outcome = forked_pytest("-p", "no:cacheprovider", "--collect-only", "-q", *arguments)
+    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
+    outcome = forked_pytest(*own, *arguments, variables=machine())
     ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    assert {test.partition("-2cpu-")[2].rstrip("]") for test in ids} == configs
+    assert {test.partition("-4gpu-")[2].rstrip("]") for test in ids} == configs
 
 
 def test_a_run_says_what_saves_memory_and_pastes_the_blocks(tmp_path: Path) -> None:
@@ -46,5 +47,6 @@ def test_a_run_says_what_saves_memory_and_pastes_the_blocks(tmp_path: Path) -> N
 
 def test_two_groups_need_four_ranks(tmp_path: Path) -> None:
     outcome = run(tmp_path, "-k=hsdp", "--explain=none", gpus=False)
-    assert outcome.exit_code == 0, outcome.output
-    assert "hsdp shards within two groups of two or more ranks, 2cpu cannot be divided so" in outcome.unwrapped
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    reason = "hsdp shards within two groups of two or more ranks, 2cpu cannot be divided so"
+    assert outcome.errors.startswith(f"ERROR: nothing to run: {reason} (1 test); ")

@@ -1,9 +1,7 @@
 """The files around the code name the same versions and the same checks."""
 
-import json
 import re
 import tomllib
-from configparser import ConfigParser
 from pathlib import Path
 
 import yaml
@@ -12,31 +10,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 (OLDEST_TORCH,) = (need.removeprefix("torch>=") for need in PROJECT["dependencies"] if need.startswith("torch>="))
 SUPPORT = (ROOT / "docs/reference/support.md").read_text()
-
-
-def test_the_citation_is_of_this_version() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (citation["title"], citation["version"], citation["license"]) == (
-        PROJECT["name"],
-        PROJECT["version"],
-        PROJECT["license"],
-    )
-
-
-def test_pre_commit_runs_the_programs_of_lint_and_types() -> None:
-    tox = ConfigParser()
-    tox.read(ROOT / "tox.ini")
-    commands = "\n".join(tox[f"testenv:{name}"]["commands"].strip() for name in ("lint", "types"))
-    programs = [re.sub(r" (--|\.).*", "", line) for line in commands.splitlines()]
-    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    assert [hook["entry"] for hook in repository["hooks"]] == programs
-
-
-def test_the_container_has_the_oldest_supported_torch() -> None:
-    image = re.findall(r"^FROM pytorch/pytorch:(\d+\.\d+)\.\d+-", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    assert image == [OLDEST_TORCH]
-    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
-    assert f"'torch=={OLDEST_TORCH}.*'" in container["postCreateCommand"]
 
 
 def test_the_supported_versions_are_those_that_are_tested() -> None:

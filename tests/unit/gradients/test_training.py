@@ -2,12 +2,9 @@
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from fixtures.gradients.correctness_ranks import comes_before_measuring
 from fixtures.gradients.training import EVERY, SEEDS, effect, faults, pairs_of
 from fixtures.matrix.hook import Hook
 from fixtures.records.training_effect import Effect
@@ -82,21 +79,3 @@ def test_more_seeds_are_due_where_the_limit_is_within_the_interval() -> None:
 def test_seeds_are_trained_on_pairs_of_gpus(gpus: int, pairs: list[str]) -> None:
     assert pairs_of([str(gpu) for gpu in range(gpus)]) == [tuple(pair) for pair in pairs]
     assert len(pairs_of([str(gpu) for gpu in range(64)])) == len(SEEDS)
-
-
-@pytest.mark.parametrize(
-    ("order", "ahead"),
-    [
-        (["promise", "promise", "training"], True),
-        (["measure", "training", "promise"], False),
-        (["measure", "promise", "measure", "training"], False),
-        (["measure", "promise", "", "training", "bandwidth"], True),
-        (["promise"], False),
-    ],
-)
-def test_ranks_to_train_start_ahead_unless_they_would_end_before_they_are_needed(order: list[str], ahead: bool) -> None:
-    # Any: no items of a real collection.
-    items: list[Any] = [
-        SimpleNamespace(fixturenames=[name, "gradient_ranks"] if name == "promise" else [name]) for name in order
-    ]
-    assert comes_before_measuring(items, "gradient_ranks", "training") == ahead

@@ -1,4 +1,4 @@
-"""SQLite files are read by plain tables and typed columns; what a file would run is not run."""
+"""SQLite files are read by plain tables and typed columns, and never written."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.inputs import sqlite_file
 from fixtures.inputs.sqlite_file import BadDatabase, Row, open_database
 
-ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS start FROM r"
 Write = Callable[..., Path]
 
 
@@ -56,29 +54,6 @@ def test_a_value_of_another_type_is_named_with_its_row(write: Write, value: str,
 
 def test_a_missing_column_is_named(write: Write) -> None:
     assert reason(write("CREATE TABLE work (other)")) == "work has no column start"
-
-
-def test_a_computed_column_is_not_computed(write: Write) -> None:
-    file = write("CREATE TABLE work (a, start AS (length(hex(zeroblob(1000000)))))", "INSERT INTO work VALUES (1)")
-    assert reason(file) == "work: start is computed by the file, not stored in it"
-
-
-@pytest.mark.parametrize("made", [f"CREATE VIEW work AS {ENDLESS}", "CREATE VIRTUAL TABLE work USING fts5(start)"])
-def test_a_view_and_a_virtual_table_are_no_tables(write: Write, made: str) -> None:
-    assert numbers(write(made)) == []
-
-
-def test_a_file_that_takes_too_long_is_ended(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = "INSERT INTO work SELECT n FROM (WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
-    file = write("CREATE TABLE work (start)", f"{many} SELECT n FROM r LIMIT 50000)")
-    monkeypatch.setattr(sqlite_file, "MAX_SECONDS", 0.0)
-    assert reason(file) == "takes more than 0 s to read"
-
-
-def test_the_number_of_rows_is_limited(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_file, "MAX_ROWS", 2)
-    file = write("CREATE TABLE work (start)", "INSERT INTO work VALUES (1), (2), (3)")
-    assert reason(file) == "has more than 2 rows"
 
 
 def test_nothing_is_written_and_no_journal_is_played_back(write: Write, tmp_path: Path) -> None:

@@ -89,6 +89,30 @@ def test_the_processes_of_this_run_are_no_load(kernel: Kernel) -> None:
     assert watch.end() == HostLoad(others=0, cores=2)
 
 
+def test_a_live_process_is_load_unless_it_belongs_to_this_run() -> None:
+    """On the kernel of this machine: the process itself says when it has burnt enough."""
+    burn = "import time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        theirs, ours = HostWatch(least_s=0.1), HostWatch(processes=lambda: [process.pid], least_s=0.1)
+        process.stdout.readline()
+        others, without = theirs.end(), ours.end()
+        process.stdin.close()
+    assert others is not None
+    assert without is not None
+    assert others.others > without.others
+
+
+def test_what_other_virtual_machines_take_is_load(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    kernel.stat.write_text(f"cpu  0 0 0 999999 0 7 7 {15 * TICKS} 0 0\ncpu0 1\ncpu1 1\n")
+    kernel.now_s = 10
+    load = watch.end()
+    assert load is not None
+    assert load.others == pytest.approx(1.5, abs=0.1)
+
+
 def test_the_load_of_a_moment_or_of_an_unknown_kernel_is_not_known(kernel: Kernel) -> None:
     watch = kernel.watch()
     kernel.used(8)

@@ -172,3 +172,10 @@ def test_the_cores_of_this_process_are_those_of_its_affinity() -> None:
 def test_ranges_are_parsed() -> None:
     assert parsed_ranges("0-2,7") == {0, 1, 2, 7}
     assert parsed_ranges("") == set()
+
+
+def test_the_temporary_folder_is_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setenv("TEMP", str(tmp_path))  # Python takes TEMP and TMP too
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert this_host(gpus=0).temporary == tmp_path

@@ -28,10 +28,9 @@ from fixtures.matrix.configs import (
     SHARDING,
 )
 from fixtures.matrix.hook import Gradient, whole
-from fixtures.matrix.hooks import HOOKS
+from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
-from fixtures.matrix.low_rank import low_rank
 from fixtures.matrix.workloads import WORKLOADS, Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world, worlds_of
 

@@ -38,7 +38,9 @@ def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyP
     plain = of("ddp").batches
     assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1
-    assert of("ddp", replace(REQUEST, traces=("a", "b"))).batches == plain + PROFILED_STEPS + 2
+    assert of("ddp", replace(REQUEST, profile=True)).batches == plain + 1 + PROFILED_STEPS + 2
+    both = replace(REQUEST, profile=True, traces=("a", "b"))
+    assert of("ddp", both).batches == plain + 2 * (1 + PROFILED_STEPS) + 2
     assert of("accumulate_4").batches == 4 * plain
 
 

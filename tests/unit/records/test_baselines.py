@@ -1,5 +1,6 @@
 """Records among the baselines: whole or not there, and never silently left out."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -136,10 +137,30 @@ def test_numbers_go_on_from_the_greatest_and_leave_gaps_alone(tmp_path: Path) ->
     assert [file.name for file in save(tmp_path, benchmark(DDP, 0.1), name="later")] == ["0009_later.json"]
 
 
-def test_saving_leaves_nothing_but_the_record_which_others_may_read(tmp_path: Path) -> None:
-    (file,) = save(tmp_path, benchmark(DDP, 0.1))
+def test_after_the_number_9999_records_have_five_digits_and_stay_in_their_order(tmp_path: Path) -> None:
+    write(tmp_path, "9998_night.json", output(benchmark(DDP, 0.1)))
+    saved = [file.name for time_s in (0.2, 0.3, 0.4) for file in save(tmp_path, benchmark(DDP, time_s))]
+    assert saved == ["9999_night.json", "10000_night.json", "10001_night.json"]
+    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1], [0.2], [0.3], [0.4]]}
+
+
+def test_a_storage_without_hard_links_takes_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*paths: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert len(save(tmp_path, benchmark(DDP, 0.1))) == 1
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_saving_leaves_nothing_but_the_record_with_the_mode_of_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        (file,) = save(tmp_path, benchmark(DDP, 0.1))
+    finally:
+        os.umask(before)
     assert list(file.parent.iterdir()) == [file]
-    assert file.stat().st_mode & 0o777 == 0o644
+    assert file.stat().st_mode & 0o777 == mode
 
 
 def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
@@ -211,7 +232,7 @@ def with_info(**info: object) -> dict[str, Any]:
     ("record", "complaint"),
     [
         pytest.param("", "cannot be read: Expecting value", id="empty"),
-        pytest.param("<<<<<<< HEAD\n{}", "cannot be read: Expecting value", id="merge-conflict"),
+        pytest.param("<<<<<<< HEAD\n{}", "has a conflict of git in line 1: keep one side, ", id="merge-conflict"),
         pytest.param("\x00\x01\x02", "cannot be read", id="binary"),
         pytest.param("[" * 100_000, "cannot be read", id="nested-too-deep"),
         pytest.param([RECORD], "is not a record of ddp-perf: it has no schema", id="list"),
@@ -312,7 +333,7 @@ def test_a_folder_in_place_of_a_record_is_named(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_a_record_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / HERE).mkdir()
     os.mkfifo(tmp_path / HERE / "0001_night.json")
-    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is a pipe, not a regular file"
+    assert wrong(tmp_path) == f"{tmp_path / HERE / '0001_night.json'}: is not a regular file"
 
 
 @pytest.mark.parametrize("broken", ["a file", "a link to itself", "a link to nothing"])

@@ -38,7 +38,7 @@ def test_there_are_committed_records() -> None:
 def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
     record = checked(small())
     assert known(record.environment) is None
-    assert record.benchmarks[0].extra_info.looks_s is UNSET
+    assert record.benchmarks[0].extra_info.remeasured_launch_medians_s is UNSET
     assert json_of(record) == small()
 
 

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.nvlink import limit_gb_per_s
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS, measurable
-from fixtures.matrix.worlds import World
+from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
+from fixtures.matrix.worlds import World, parse_world
 from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 
 
@@ -117,10 +117,11 @@ def test_a_message_has_whole_numbers_for_each_rank() -> None:
 
 
 def test_the_curves_go_from_8_bytes_to_2_gb_on_gpus_and_to_less_on_the_cpu() -> None:
-    for backend, largest in (("nccl", {"all_reduce": 2 * 1024**3}), ("gloo", {})):
+    for world, largest in (("2gpu", {"all_reduce": 2 * 1024**3}), ("2cpu", {})):
+        of_both = [TRANSFERS[name] for name in (*LARGE_ALL_REDUCES, *MORE_COLLECTIVES)]
+        measured = [transfer for transfer in of_both if transfer.why_not(parse_world(world)) is None]
         for kind in (name for name, kind in KINDS.items() if not kind.copy):
-            names = measurable((*LARGE_ALL_REDUCES, *MORE_COLLECTIVES), backend)  # type: ignore[arg-type]
-            sizes = sorted(TRANSFERS[name].bytes for name in names if TRANSFERS[name].kind.name == kind)
-            most = largest.get(kind, (256 if backend == "nccl" else 16) * 1024**2)
+            sizes = sorted(transfer.bytes for transfer in measured if transfer.kind.name == kind)
+            most = largest.get(kind, (256 if world == "2gpu" else 16) * 1024**2)
             assert (sizes[0], sizes[-1]) == (8, most)
             assert len(sizes) >= 3  # for the fit of latency and bandwidth

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from fixtures.launch.commits import Commit
-from fixtures.report.bisect_command import _search
+from fixtures.report.bisect_command import _search, chosen
+from fixtures.session.bisection import PERF
 from fixtures.stats.bisection import NotRunnable, Search
 
 HISTORY = [
@@ -91,3 +92,12 @@ def test_an_end_of_the_history_that_does_not_run_is_named(
 ) -> None:
     assert searched(planted(5, broken=(position,))) == 2
     assert f"error: {option} {HISTORY[position]} does not run: ModuleNotFoundError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--junitxml=perf.xml"], ["-o", "junit_suite_name=perf"], []])
+def test_the_suites_tests_are_bisected_whatever_an_option_is_called(arguments: list[str]) -> None:
+    assert chosen(arguments) == [*PERF, *arguments]
+
+
+def test_a_file_of_tests_takes_the_place_of_the_suites() -> None:
+    assert chosen([f"{__file__}::test_it", "--steps=3"]) == [f"{__file__}::test_it", "--steps=3"]

@@ -1,69 +1,21 @@
 """What stands beside a breakdown, from the figures of 8 H200."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from fixtures.launch.faults import RankFailure, RankFault
 from fixtures.report.breakdown import COLUMNS, BreakdownRow, breakdown_lines, remarks
 from fixtures.report.breakdown_columns import findings
-from fixtures.session.explanation import Explanation, until_it_is_the_measured_step
+from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from fixtures.trace.ranks_breakdown import Breakdown
 from tests.builders import SETTINGS, measured
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 
-KILLED = RankFailure([RankFault(rank=1, kind="died", step=3, phase="backward", message="died of SIGKILL")], "profiling")
 
-
-def beside(breakdown: Breakdown, unprofiled_step_ms: float) -> tuple[str, str]:
-    """How much slower the profiled steps are in the table, and the row's remarks below it."""
-    explanation = Explanation(breakdown=breakdown, unprofiled_step_ms=unprofiled_step_ms)
-    (slower,) = [column for column in COLUMNS if column.title == "slower"]
-    return slower.text(BreakdownRow(cell=("", "", "", ""), explanation=explanation)), remarks(explanation)
-
-
-@pytest.mark.parametrize(
-    ("steps_ms", "taken", "rough"),
-    [([91], 1, False), ([120, 91], 2, False), ([120, 130, 98], 3, False), ([120, 130, 140], 3, True)],
-)
-def test_a_launch_that_the_profiler_slowed_is_taken_again(steps_ms: list[float], taken: int, rough: bool) -> None:
-    slowed = iter(steps_ms)
-    plain = step(84.76, 0.61, 1.76, 2.87)
-
-    def launch() -> Explanation:
-        return Explanation(breakdown=on_ranks((plain,)), unprofiled_step_ms=90 * 90 / next(slowed))
-
-    found = until_it_is_the_measured_step(launch, 3)
-    assert (found.launches, found.rough) == (taken, rough)
-    assert found.to_record().profiled_launches == taken
-    assert list(slowed) == []
-
-
-def test_a_further_launch_that_fails_leaves_the_one_before() -> None:
-    def launches() -> Iterator[Explanation]:
-        yield Explanation(
-            breakdown=on_ranks((step(84.76, 0.61, 1.76, 2.87),)),
-            unprofiled_step_ms=60,
-            traces=(Path("ddp-rank0.json.gz"),),
-        )
-        raise KILLED
-
-    left = launches()
-    found = until_it_is_the_measured_step(lambda: next(left), 3)
-    assert (found.launches, found.failed_again, found.traces) == (2, str(KILLED), ())
-    assert remarks(found) == "rough, profiling again failed"
-
-
-def test_a_first_launch_that_fails_is_a_failure() -> None:
-    def launch() -> Explanation:
-        raise KILLED
-
-    with pytest.raises(RankFailure, match="SIGKILL"):
-        until_it_is_the_measured_step(launch, 3)
+def remarks_of(breakdown: Breakdown, measured_step_ms: float, *, host_limited: bool = False) -> str:
+    return remarks(Explanation(breakdown=breakdown, measured_step_ms=measured_step_ms, host_limited=host_limited))
 
 
 def together(*all_reduces_us: tuple[int, ...]) -> Breakdown:
@@ -73,26 +25,37 @@ def together(*all_reduces_us: tuple[int, ...]) -> Breakdown:
     )
 
 
-def test_a_few_profiled_steps_that_took_long_make_a_breakdown_rough() -> None:
-    slower, remark = beside(POWERSGD, 97.82)
-    assert slower == "+13.4"  # the median step is 3 % longer
-    assert remark.startswith("rough, steps of 100 to 131 ms; ")
+def starved(step_ms: float, starved_ms: float) -> Breakdown:
+    idle = replace(step(80, 0, 0, step_ms - 80), starved_ns=round(1e6 * starved_ms), waits=1)
+    return on_ranks((idle,))
 
 
-def test_steps_that_are_all_slow_are_rough_without_their_range() -> None:
-    breakdown = on_ranks((step(100, 0, 0, 0), step(101, 0, 0, 0)))
-    assert beside(breakdown, 90) == ("+11.7", "rough")
+def test_a_device_that_starves_is_reported_with_the_waits_of_the_host() -> None:
+    assert remarks_of(starved(90, 5), 90) == "starved 5.0 ms; the host waits for the GPU 1 x a step"
 
 
-def test_a_host_that_waits_and_then_starves_the_device_is_reported_also_where_it_is_not_launch_bound() -> None:
-    typical = on_ranks(*(rank.steps[1:4] for rank in POWERSGD.ranks))
-    _, remark = beside(typical, 97.82)
-    assert "starved 4.8 ms; the host waits for the GPU 1 x a step" in remark
-    assert "launch-bound" not in remark
+def test_what_the_profiler_itself_starves_the_device_is_not_reported() -> None:
+    assert remarks_of(starved(90, 3), 87) == ""
+
+
+def test_a_profiler_that_slows_the_host_is_named_and_not_a_late_rank() -> None:
+    adds = "the profiler slows the host, which adds 18 ms of idle and waiting"
+    assert remarks_of(POWERSGD, POWERSGD.step_ms - 18) == adds
+
+
+def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown() -> None:
+    explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90, host_limited=True)
+    adds = "the profiler slows the host, which adds 20 ms of idle and waiting"
+    assert remarks(explanation).startswith(f"the host limits this step; {adds}; starved 10.0 ms")
+    row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
+    shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
+    assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
+    record = explanation.to_record()
+    assert (record.profiled_step_ms, record.measured_step_ms) == (110, 90)
 
 
 def test_a_rank_that_keeps_the_others_waiting_is_named() -> None:
-    assert "rank 1 late in 12 of 15 collectives" in beside(POWERSGD, 97.82)[1]
+    assert "rank 1 late in 12 of 15 collectives" in remarks_of(POWERSGD, POWERSGD.step_ms)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +71,11 @@ def test_lateness_that_is_no_ranks_own_or_costs_nothing_is_not_said(breakdown: B
     waiting = breakdown.waiting()
     assert waiting is not None
     assert waiting.late
-    assert beside(breakdown, 89.62)[1] == ""
+    assert remarks_of(breakdown, 89.62) == ""
 
 
 def test_a_table_of_even_steps_has_no_remarks() -> None:
-    assert beside(on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62) == ("+0.4", "")
+    assert remarks_of(on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62) == ""
 
 
 def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
@@ -121,7 +84,7 @@ def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
     breakdown = on_ranks(
         (replace(step(80, 5, 0, 4.62), collectives=(*sharded, replace(third, what="reduce_scatter"))),)
     )
-    assert beside(breakdown, 89.62)[1] == "2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms"
+    assert remarks_of(breakdown, 89.62) == "2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms"
     assert breakdown.collectives_ms == {"all_gather": 4.0, "all_reduce": 0.8, "reduce_scatter": 0.8}
     assert "other collectives a step: 2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms" in findings(breakdown)
 
@@ -132,7 +95,7 @@ def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
 def profiled(*configs: str) -> list[str]:
     """The lines of a run in which these were profiled, one test each, and another test was not."""
     device = replace(step(80, 5, 0, 5), ahead_ns=7_000_000, phase_ns={"forward": 25_000_000, "backward": 60_000_000})
-    explanation = Explanation(breakdown=on_ranks((device,)), unprofiled_step_ms=89)
+    explanation = Explanation(breakdown=on_ranks((device,)), measured_step_ms=89)
     run = Run(settings=SETTINGS)
     for config in (*configs, "no_comm"):
         run.measured[f"perf/test_{config}"] = Judged(

@@ -1,13 +1,9 @@
 """The table of gradient tests."""
 
-import re
-from pathlib import Path
-
 import pytest
 
 from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
 from fixtures.report.gradients import Outcome, report_lines, what_is_wrong
-from tests.command_line import pytest_perf
 
 BUG = UPSTREAM_BUGS["powersgd_nan"]
 
@@ -61,26 +57,6 @@ def test_without_v_there_are_the_wrong_rows_and_the_counts() -> None:
 def test_what_is_unsupported_says_why_once() -> None:
     lines = report_lines([outcome("unsupported", "option new", why="this torch has no new")] * 3, verbose=True)
     assert lines[-1] == "unsupported: this torch has no new (3 tests)"
-
-
-def test_what_is_deliberately_run_once_is_not_called_unsupported() -> None:
-    lines = report_lines(
-        [outcome("not repeated", "scenario frozen", why="it is run on two"), outcome("right", "scenario frozen")],
-        verbose=True,
-    )
-    assert [line.split() for line in (lines[0], lines[2])] == [
-        ["tests", "of", "right", "not", "repeated"],  # none was wrong or unsupported
-        ["scenario", "frozen", "1", "1"],
-    ]
-    assert lines[3:] == ["not repeated: it is run on two (1 test)"]
-
-
-def test_a_run_counts_what_it_leaves_out_apart_from_what_is_unsupported(tmp_path: Path) -> None:
-    """float64 does not depend on the number of ranks; mixed precision needs an accelerator."""
-    chosen = "gradients_ways and 3cpu and none and (float64 or (mixed_precision and bucket_1kb))"
-    output = pytest_perf(tmp_path, "perf/test_gradients_ways.py", "-v", "-k", chosen).unwrapped
-    assert " not repeated: float64 does not depend on the number of ranks: it is run on two (2 tests) " in output
-    assert re.search(r" unsupported: mixed_precision needs an accelerator: [^()]* \(1 test\) ", output)
 
 
 def test_known_bugs_that_are_there_are_counted() -> None:

@@ -50,8 +50,8 @@ def test_drift_names_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "nowhere.json").symlink_to("nothing")
     (tmp_path / "text.json").write_text("hello")
     text = said(["drift", str(tmp_path)], capsys)
-    assert f"left out: {tmp_path}/pipe.json: is a pipe, not a regular file" in text
-    assert f"left out: {tmp_path}/link.json: is a device, not a regular file" in text
+    assert f"left out: {tmp_path}/pipe.json: is not a regular file" in text
+    assert f"left out: {tmp_path}/link.json: is not a regular file" in text
     assert f"left out: {tmp_path}/nowhere.json: cannot be read: No such file or directory" in text
     assert f"left out: {tmp_path}/text.json: cannot be read: Expecting value at byte 0 of 5" in text
 

@@ -88,7 +88,7 @@ def everything() -> Run:
     run = Run(settings=replace(SETTINGS, against_build=OTHER))
     run.environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.12.0+cu130"}
     run.other_environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.11.0+cu130"}
-    explanation = Explanation(breakdown=POWERSGD, unprofiled_step_ms=97.82)
+    explanation = Explanation(breakdown=POWERSGD, measured_step_ms=97.82)
     for config in CONFIGS:
         m = busy(config)
         run.measured[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = Judged(
@@ -157,7 +157,7 @@ def test_the_table_of_gradients_fits() -> None:
     seen = [
         Outcome(test=f"test_gradients[{config}]", subjects=(f"hook {config}",), outcome=outcome, why="word " * 40)
         for config in CONFIGS
-        for outcome in ("right", "wrong", "unsupported", "not repeated")
+        for outcome in ("right", "wrong", "unsupported", "not run")
     ]
     assert too_long(gradients_lines(seen)) == []
 

@@ -7,8 +7,10 @@ import pytest
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
 from fixtures.matrix.canaries import HOST
 from fixtures.records.baselines import Recorded
+from fixtures.records.measurement import Measurement
 from fixtures.report.table import report_lines
 from fixtures.session.canaries import CanaryTimes
+from fixtures.session.comparison import disturbance_of
 from fixtures.session.disturbance import disturbances
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -33,6 +35,21 @@ def run_of(spread: float, recorded: float) -> Run:
 def with_canary(run: Run, before_s: list[float], after_s: list[float], name: str = "copy") -> Run:
     run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s={name: before_s}, after_s={name: after_s})
     return run
+
+
+def test_steps_that_the_host_limits_are_no_evidence() -> None:
+    """Two H100s, eager autocast: faster than without communication, and launches 11 to 19 % apart."""
+
+    def of(config: str, *step_s: float, lead_s: float) -> Measurement:
+        launches = tuple(replace(launch(one), host_lead_s=lead_s) for one in step_s)
+        return measured(config, 1, world="2gpu", launches=launches)
+
+    limited = [of("ddp", 0.0666, 0.0739, lead_s=0.0002), of("no_comm", 0.0760, 0.0899, lead_s=0.0001)]
+    assert disturbance_of(limited) is None
+    ahead = [replace(m, launches=tuple(replace(one, host_lead_s=0.05) for one in m.launches)) for m in limited]
+    found = disturbance_of(ahead)
+    assert found is not None
+    assert found.by == ahead[0]
 
 
 def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:

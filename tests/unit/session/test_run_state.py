@@ -1,14 +1,16 @@
 """``Run.judged``: results of the flow, with what is decided later."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.hooks import find_hook
 from fixtures.records.training_effect import LossEffect
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, measured
+from tests.builders import SETTINGS, launch, measured
 
 TEST = "perf/test_bf16"
 HELD = replace(judge([0.1], []), word="held")
@@ -23,8 +25,8 @@ def run() -> Run:
 
 def test_a_held_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
     assert run.judged[TEST].verdict.word == "held"
-    run.decided[TEST] = replace(HELD, word="excused")
-    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "excused"
+    run.decided[TEST] = replace(HELD, word="unclear")
+    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "unclear"
     assert run.measured[TEST].verdict.word == "held"
 
 
@@ -53,3 +55,29 @@ def test_a_fifth_more_loss_is_harmful_unless_the_users_hook_states_it(run: Run, 
     run.recorded_effects = {(find_hook(hook).name, "fp32"): LossEffect(excess_percent=20, margin_percent=5)}
     m = measured("bf16", 1)
     assert run.is_harmful(replace(m, config=replace(m.config, name=hook, hook=hook))) is harmful
+
+
+BUSY, QUIET = HostLoad(others=1.2, cores=2), HostLoad(others=0.05, cores=2)
+
+
+@pytest.mark.parametrize(
+    ("world", "loads", "found"),
+    [
+        ("2cpu", [HostLoad(others=1.9, cores=2), BUSY], BUSY),
+        ("2cpu", [BUSY, QUIET], None),
+        ("2cpu", [BUSY, None], None),
+        ("2cpu", [], None),
+        ("8gpu", [BUSY], None),
+    ],
+)
+def test_other_work_counts_where_every_measurement_of_a_test_felt_it(
+    run: Run, world: str, loads: list[HostLoad | None], found: HostLoad | None
+) -> None:
+    run.host_loads["key"] = loads
+    assert run.other_work("key", measured("ddp", 1, world=world)) == found
+
+
+def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory(run: Run) -> None:
+    run.host_loads["key"] = [BUSY]
+    through_host = replace(launch(1), transport=Counter({"SHM/direct": 2}))
+    assert run.other_work("key", measured("ddp", 1, launches=(through_host,))) == BUSY

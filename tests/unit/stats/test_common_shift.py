@@ -12,6 +12,7 @@ from fixtures.matrix.canaries import HOST
 from fixtures.records.differences import environment_of, software_differences
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.stats.common_shift import (
+    SHIFT_SHARE,
     ComparedTest,
     Shift,
     common_shift,
@@ -19,6 +20,7 @@ from fixtures.stats.common_shift import (
     share_of_tests_percent,
 )
 from fixtures.stats.verdict import Verdict, judge
+from fixtures.stats.whole_run import MACHINE_SHARE
 
 
 def run(slower_percent: list[float], records: int = 1) -> list[ComparedTest]:
@@ -47,13 +49,18 @@ def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold()
     assert (shift.word, shift.fails, shift.slower) == ("slower", True, 40)
     assert shift.change_percent == pytest.approx(8)
     assert shift.reason.startswith(
-        "all 40 tests are slower, by about 8.0 % (threshold 6.7 %), no canary is slower: matrix"
+        "all 40 tests are slower, by about 8.0 % (threshold 7.2 %), no canary is slower: matrix"
     )
 
 
 @pytest.mark.parametrize("records", [1, 3, 10])
-def test_the_threshold_equals_that_of_one_test_at_half_the_false_alarms(records: int) -> None:
-    limit = stats.t.isf(0.005, min(3 + records, 6)) * 0.01 * math.sqrt(4 / (3 + records)) * math.sqrt(1 + 1 / records)
+def test_the_threshold_equals_that_of_one_test_at_its_share_of_the_false_alarms(records: int) -> None:
+    limit = (
+        stats.t.isf(0.01 * SHIFT_SHARE, min(3 + records, 6))
+        * 0.01
+        * math.sqrt(4 / (3 + records))
+        * math.sqrt(1 + 1 / records)
+    )
     assert shift_of(run([0.0] * 9, records), {}).threshold_percent == pytest.approx(100 * math.expm1(limit))
 
 
@@ -61,7 +68,7 @@ def test_records_that_differ_in_all_tests_raise_the_threshold() -> None:
     records = {"0001": [0.1], "0002": [0.11]}
     apart = [ComparedTest(launch_medians_s=(0.105,), records=records) for _ in range(6)]
     spread = math.sqrt((4 * 0.01**2 + math.log(1.1) ** 2 / 2) / 5)
-    limit = stats.t.isf(0.005, 5) * spread * math.sqrt(1.5)
+    limit = stats.t.isf(0.01 * SHIFT_SHARE, 5) * spread * math.sqrt(1.5)
     assert shift_of(apart, {}).threshold_percent == pytest.approx(100 * math.expm1(limit))
 
 
@@ -83,7 +90,7 @@ def test_slower_canaries_explain_the_shift() -> None:
     assert not shift.fails
     assert shift.explained_percent == pytest.approx(10)
     assert shift.reason == (
-        "the machine changed: all 5 tests are slower, by about 10.0 % (threshold 6.7 %), "
+        "the machine changed: all 5 tests are slower, by about 10.0 % (threshold 7.2 %), "
         "and so are canaries: matrix_product 12.0 % slower"
     )
 
@@ -103,7 +110,7 @@ def test_canaries_that_are_not_slower_explain_nothing(percent: float) -> None:
 def test_slower_canaries_excuse_nothing_if_the_software_changed() -> None:
     shift = shift_of(run([10.0] * 5), canary(12), ("nccl 2.27 -> 2.28",))
     assert shift.fails
-    assert shift.reason.endswith("not excused, because the software changed too: nccl 2.27 -> 2.28")
+    assert shift.reason.endswith("not explained by the machine, because the software changed too: nccl 2.27 -> 2.28")
 
 
 @pytest.mark.parametrize(("limited", "explained"), [(3, 10), (2, 0)])
@@ -132,9 +139,9 @@ def test_a_common_speedup_is_reported_and_does_not_fail() -> None:
     assert shift.reason.startswith("all 5 tests are faster, by about 20.0 % ")
 
 
-def test_few_tests_have_no_common_shift_and_keep_the_whole_alpha() -> None:
+def test_few_tests_have_no_common_shift_and_take_its_share() -> None:
     assert common_shift(run([50.0] * 4), {}) is None
-    assert (share_of_tests_percent(1, 4), share_of_tests_percent(1, 5)) == (1, 0.5)
+    assert (share_of_tests_percent(1, 4), share_of_tests_percent(1, 5)) == (1 - MACHINE_SHARE, 0.5)
 
 
 def test_a_test_is_excusable_only_if_canaries_can_explain_its_change() -> None:

@@ -17,8 +17,10 @@ from fixtures.stats.prior import (
     Prior,
     Spread,
     fit,
+    launch_variance,
     launches_of,
     maximise,
+    wide,
 )
 from fixtures.stats.verdict import LogChange, change_of, judge, run_scale
 
@@ -43,7 +45,7 @@ def spreads(number: int, *, between: float, launch: float = 0.001, own: bool = T
 def prior_of(tests: list[Spread], kind: Kind = KIND, launch: float = 0.001) -> Prior:
     model = fit(tests)
     assert model is not None
-    return model.prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind)
+    return model.prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind, 0.0, 3)
 
 
 @pytest.mark.parametrize("between", [0.003, 0.01, 0.05])
@@ -98,16 +100,32 @@ def test_too_few_tests_leave_it_to_the_wide_prior() -> None:
 def test_three_launches_that_agree_by_chance_do_not_make_a_quiet_test() -> None:
     model = fit(spreads(60, between=0.01, launch=0.01))
     assert model is not None
-    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND) for v in (0.0, 0.01**2 / 3))
+    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND, 0.0, 2) for v in (0.0, 0.01**2 / 3))
     assert lucky.variance > 0.05 * usual.variance
 
 
-def test_with_one_launch_a_run_the_usual_spread_of_launches_is_assumed() -> None:
-    model = fit(spreads(60, between=0.01, launch=0.01))
-    assert model is not None
+def test_with_one_launch_a_run_the_spread_of_the_other_tests_launches_is_assumed() -> None:
     unknown = launches_of([[0.1], [0.2]])
     assert (unknown.degrees, unknown.number) == (0, 1)
-    assert model.prior(unknown, KIND).launch == pytest.approx(0.01**2 / 3)
+    others = [Launches(variance=launch**2 / 3, degrees=2, number=3) for launch in (0.01, 0.04)]
+    assert launch_variance(unknown, others) == pytest.approx(0.02**2)
+
+
+def test_the_spread_of_the_other_tests_bounds_that_of_one_whose_launches_agree_by_chance() -> None:
+    """An unchanged night was red: slower by 58.5 % (threshold 10.3 %), next to rows that spread by 63 %."""
+    lucky, others = launches_of([[0.1, 0.1007, 0.1014]]), [launches_of([[0.1, 0.13, 0.18]])] * 4
+    alone, next_to_others = (wide(launch_variance(lucky, those)) for those in ([], others))
+    assert judge([0.1585] * 3, [[0.1, 0.1007, 0.1014]], tests=5, prior=alone).word == "slower"
+    assert judge([0.1585] * 3, [[0.1, 0.1007, 0.1014]], tests=5, prior=next_to_others).word == "unclear"
+
+
+def test_one_record_shows_nothing_of_the_nights_so_they_add_as_much_as_its_launches() -> None:
+    model = fit(spreads(60, between=0.001, launch=0.001))
+    assert model is not None
+    quiet = Launches(variance=0.001**2 / 3, degrees=4, number=3)
+    one, two = (model.prior(quiet, KIND, 0.1**2, records) for records in (1, 2))
+    assert (one.variance, one.launch) == (2 * 0.1**2 / 3, 0.1**2)
+    assert two.variance < 0.01**2
 
 
 def test_the_spread_of_launches_is_that_of_a_runs_mean() -> None:

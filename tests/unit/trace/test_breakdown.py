@@ -111,7 +111,7 @@ def test_the_first_kernel_of_a_graph_defines_the_lead_of_the_host(file: Path) ->
     assert breakdown(graph_steps(), file).steps[0].ahead_ns == 1140 * US
 
 
-def test_a_graph_recorded_as_one_piece_is_reported_as_rough(tmp_path: Path) -> None:
+def test_a_graph_recorded_as_one_piece_is_counted(tmp_path: Path) -> None:
     (timeline,) = read(sqlite(tmp_path / "export.sqlite", [graph_steps()], graph=True))
     found = break_down(timeline)
     assert found.opaque_graphs == 3

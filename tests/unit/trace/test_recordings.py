@@ -57,7 +57,7 @@ def test_a_truncated_trace_is_refused(tmp_path: Path, share: float) -> None:
 
 def test_a_truncated_compressed_trace_is_refused(tmp_path: Path) -> None:
     data = gzip.compress(chrome(tmp_path).read_bytes())
-    assert "is cut off in the middle of its compressed data" in error(
+    assert "is damaged (Compressed file ended before" in error(
         written(tmp_path / "cut.json.gz", data[: len(data) // 2])
     )
 

@@ -73,7 +73,7 @@ def test_where_a_step_without_communication_is_slower_nothing_is_advised() -> No
     for best in record["best"]:
         best["disturbed"] = True
     for info in infos(record).values():
-        info["communication_percent"] = -52.9
+        info["of_limit_percent"] = 152.9
     _, best, cost = answered(record)
     assert best.headline == cost.headline == "Not known: the run was disturbed"
     assert best.points[0].text.startswith("disturbed, so no config is called best; fastest here: bucket_10mb, ")

@@ -1,0 +1,57 @@
+"""A disturbed run with --benchmark-save: its record is kept outside the baselines, and one command accepts it."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.forked import command
+from tests.forked import perf as pytest_perf
+from tests.runs.jumping_canary import LAUNCHES
+
+SAVE = (
+    *("perf/test_scaling.py", "-k=1cpu", "--workload=tests.workloads_for_tests:steady", "--instance=rack-7"),
+    *(f"--launches={LAUNCHES}", "--steps=8", "--warmup=4", "--benchmark-save=night"),
+)
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    return tmp_path / "baselines"
+
+
+def records_in(folder: Path) -> list[str]:
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def test_an_undisturbed_run_is_saved(storage: Path) -> None:
+    outcome = pytest_perf(storage, *SAVE, "--explain=none")
+    assert outcome.exit_code == 0, outcome.output
+    assert records_in(storage.parent) == ["baselines/rack-7/0001_night.json"]
+
+
+def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(storage: Path) -> None:
+    outcome = pytest_perf(storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
+    (shown,) = re.findall(r"^to accept it without measuring again: python -m fixtures (.*)$", outcome.output, re.M)
+    arguments = shlex.split(shown)
+    refused = command(*(one for one in arguments if one != "--accept-unclear"), "--yes")
+    assert refused.exit_code == 1
+    assert "disturbed: memory_copy_16mb 100 % slower from the first test to the last" in refused.errors
+    accepted = command(*arguments, "--yes")
+    assert accepted.exit_code == 0, accepted.errors
+    kept, saved = (json.loads((storage.parent / name).read_text()) for name in records_in(storage.parent))
+    assert records_in(storage) == ["rack-7/0001_night.json"]
+    assert saved == kept
+
+
+def test_a_save_shows_its_profiles_only_where_explain_is_given(storage: Path) -> None:
+    table = "where a step of steady on 1cpu goes"
+    saved = pytest_perf(storage, *SAVE)
+    assert table not in saved.output
+    assert table in pytest_perf(storage, *SAVE, "--explain=all").output
+    (record, _) = sorted(storage.rglob("*.json"))
+    assert all("breakdown_ms" in one["extra_info"] for one in json.loads(record.read_text())["benchmarks"])

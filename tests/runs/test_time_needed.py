@@ -1,0 +1,85 @@
+"""How long a run takes, as it says at its start and of the command to type next; how far an interrupted one came."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import QUICK
+from tests.forked import perf
+
+FILE = "perf/test_scaling.py"
+STEADY = ("--workload=tests.workloads_for_tests:steady", *QUICK, "--explain=none")
+FOUR_TESTS_S, START_S = 60.0, 30.0
+WIRE = "perf/test_gradients_wire.py"
+INTERRUPTS_THE_THIRD = """
+import pytest
+
+done = []
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item):
+    done.append(item)
+    if len(done) == 3:
+        raise KeyboardInterrupt
+"""
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A record of four measured tests, which says that they and a test of gradients took long."""
+    folder = tmp_path_factory.mktemp("storage")
+    outcome = perf(folder, FILE, *STEADY, "--benchmark-save=first")
+    assert outcome.exit_code == 0, outcome.output
+    (file,) = folder.rglob("*.json")
+    record = json.loads(file.read_text())
+    assert record["start_s"] > 0
+    record |= {"start_s": START_S, "other_tests_s": {f"{WIRE}::test_gradients_wire": 600}}
+    for benchmark in record["benchmarks"]:
+        assert benchmark["extra_info"]["test_s"] > 0
+        benchmark["extra_info"]["test_s"] = FOUR_TESTS_S
+    file.write_text(json.dumps(record))
+    return folder
+
+
+def test_without_a_record_a_run_says_that_it_estimates(tmp_path: Path) -> None:
+    output = perf(tmp_path, FILE, *STEADY).output
+    assert re.search(r"^takes about \d+ s, estimated: no record of this instance says how long$", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "time"),
+    [
+        ((FILE,), "4 min 30 s"),
+        ((FILE, "-k=ddp"), "2 min 30 s"),
+        ((FILE, f"{WIRE}::test_gradients_wire[2cpu-bf16]"), "15 min"),
+    ],
+)
+def test_with_a_record_a_run_takes_as_long_as_the_record_says(
+    storage: Path, arguments: tuple[str, ...], time: str
+) -> None:
+    output = perf(storage, *STEADY, *arguments).output
+    assert f"\ntakes about {time}, by the records of this instance\n" in output
+
+
+def test_more_launches_take_longer_than_the_record_says(storage: Path) -> None:
+    output = perf(storage, *STEADY, FILE, "--launches=2").output
+    (minutes,) = re.findall(r"^takes about (\d+) min.*, by the records", output, re.MULTILINE)
+    assert 5 < int(minutes) < 9
+
+
+def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:
+    assert "\ntakes about" not in perf(tmp_path, FILE, *STEADY, "--against-env=NOTHING=1", "--max-pairs=2").output
+
+
+def test_the_next_command_says_how_long_it_takes(tmp_path: Path) -> None:
+    output = perf(tmp_path, FILE, *STEADY).output
+    assert re.search(r"^next: record a baseline \(about \d+ s\): .*pytest", output, re.MULTILINE)
+
+
+def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:
+    (tmp_path / "interrupts.py").write_text(INTERRUPTS_THE_THIRD)
+    outcome = perf(tmp_path, FILE, *STEADY, "-p", "interrupts", variables={"PYTHONPATH": str(tmp_path)})
+    assert outcome.exit_code == pytest.ExitCode.INTERRUPTED
+    assert "\nverdict: interrupted, 2 of 4 measured; 2 without a baseline for " in outcome.output

@@ -1,0 +1,146 @@
+"""A rank on a GPU reads its own profile: the device's activities, and the host's time at its marks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+from torch._C._autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from fixtures.ranks.profiling import Event, HostMarks, marked, timeline_of
+from fixtures.trace.breakdown import StepBreakdown, break_down
+from fixtures.trace.chrome import read_chrome
+from fixtures.trace.timeline import BadTrace, HostInterval
+from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
+
+US = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Activity:
+    """An event as torch.profiler gives it. on: the GPU; None for a call of the host."""
+
+    what: str
+    on: int | None
+    resource: int
+    correlation: int
+    span_us: tuple[float, float]
+
+    def name(self) -> str:
+        return self.what
+
+    def device_type(self) -> DeviceType:
+        return DeviceType.CPU if self.on is None else DeviceType.CUDA
+
+    def device_index(self) -> int:
+        return -1 if self.on is None else self.on
+
+    def device_resource_id(self) -> int:
+        return self.resource
+
+    def correlation_id(self) -> int:
+        return self.correlation
+
+    def start_ns(self) -> int:
+        return round(US * self.span_us[0])
+
+    def duration_ns(self) -> int:
+        return round(US * (self.span_us[1] - self.span_us[0]))
+
+
+def of_device(recording: Recording) -> list[Event]:
+    """The events of a recording without the host's activities."""
+    calls = [
+        Activity(what=name, on=None, resource=thread, correlation=correlation, span_us=(start, end))
+        for name, thread, start, end, correlation in recording.calls
+    ]
+    work = [
+        Activity(what=name, on=recording.rank, resource=stream, correlation=correlation, span_us=(start, end))
+        for _, name, stream, start, end, correlation in recording.work
+    ]
+    return [*calls, *work]
+
+
+def marks_of(recording: Recording) -> list[HostInterval]:
+    return [
+        HostInterval(name=name, thread="marks", start_ns=round(US * start), end_ns=round(US * end))
+        for name, _, start, end in recording.ranges
+    ]
+
+
+def by_marks(recording: Recording) -> tuple[StepBreakdown, ...]:
+    return break_down(timeline_of(of_device(recording), recording.rank, marks_of(recording))).steps
+
+
+def by_ranges(recording: Recording, folder: Path) -> tuple[StepBreakdown, ...]:
+    return break_down(read_chrome(recording.chrome(folder / "trace.json"))).steps
+
+
+def graph_steps() -> Recording:
+    """Steps that copy a batch and replay one graph, after which the host waits."""
+    recording = Recording()
+    for step in range(3):
+        host, device = 50 * step, 1000 + 200 * step
+        recording.range(f"Batch {step}", host, host + 40)
+        recording.range("get batch", host + 1, host + 5)
+        recording.run("Memcpy HtoD (Pinned -> Device)", device, device + 10, at=host + 2)
+        recording.range("replay", host + 6, host + 39)
+        graph = recording.call("cudaGraphLaunch", host + 10)
+        recording.run(GEMM, device + 10, device + 100, at=0, by=graph)
+        recording.run(NCCL, device + 60, device + 160, at=0, by=graph, stream=NCCL_STREAM)
+        recording.run("Memset (Device)", device + 160, device + 170, at=0, by=graph)
+        recording.call("cudaDeviceSynchronize", host + 12, host + 38)
+    return recording
+
+
+@pytest.mark.parametrize("recording", [ddp_steps(), ddp_steps(1, late_us=150), graph_steps()])
+def test_marks_give_the_same_breakdown_as_ranges_in_a_trace(recording: Recording, tmp_path: Path) -> None:
+    assert by_marks(recording) == by_ranges(recording, tmp_path)
+
+
+def test_a_captured_step_has_two_phases() -> None:
+    for step in by_marks(graph_steps()):
+        assert step.phase_ns == {"get batch": 10 * US, "replay": 160 * US}
+        assert (step.waits, step.waits_ns) == (1, 26 * US)
+
+
+def test_work_on_another_gpu_takes_no_time_of_its_own(tmp_path: Path) -> None:
+    recording = ddp_steps()
+    events = of_device(recording)
+    other = Activity(what=GEMM, on=1, resource=7, correlation=10**6, span_us=(0, 10**6))
+    timeline = timeline_of([other, *events], 0, marks_of(recording))
+    assert break_down(timeline).steps == by_ranges(recording, tmp_path)
+
+
+def test_a_gpu_of_which_nothing_was_recorded_is_an_error() -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        torch.ones(2).add_(1)
+    events = profiler.profiler.kineto_results.events()
+    assert events
+    with pytest.raises(BadTrace, match=r"recorded no GPU work on rank 1; .*run with --explain none under nsys"):
+        timeline_of(events, 1, [])
+
+
+def test_the_hosts_time_at_a_mark_is_on_the_axis_of_torchs_traces(tmp_path: Path) -> None:
+    marks = HostMarks()
+
+    @contextmanager
+    def both(name: str) -> Iterator[None]:
+        with marks(name, ""), marked(name, ""):
+            yield
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        for number in range(50):
+            with both(f"Batch {number}"):
+                torch.ones(1000).add_(1)
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    timeline = read_chrome(tmp_path / "trace.json")
+    assert timeline.zero_ns is not None
+    ranges = {r.name: r for r in timeline.ranges}
+    within = [replace(ranges[m.name], start_ns=ranges[m.name].start_ns + timeline.zero_ns) for m in marks.ranges]
+    # A busy machine may interrupt the host between a mark and its range, but not at half of them.
+    assert abs(median(r.start_ns - m.start_ns for r, m in zip(within, marks.ranges, strict=True))) < 100 * US
