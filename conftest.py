@@ -1,4 +1,4 @@
-"""The list of the suite's pytest plugins. To add one, add its module.
+"""The list of the suite's pytest plugins. To add one, add its module; those of extras are in fixtures/extras.
 
 They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
 (``start``, ``summary``), or the hook is marked tryfirst or trylast.
@@ -7,6 +7,8 @@ They work in any order but the first. If one must run before another, a function
 import sys
 
 import pytest
+
+from fixtures.extras import modules
 
 # The installed plugin stays out of a run whose rootdir is this clone.
 if "ddp_perf.session.options" in sys.modules:
@@ -44,6 +46,7 @@ pytest_plugins = (
     "fixtures.report.report_option",
     "fixtures.report.summary",
     "fixtures.report.closing",
+    *modules("plugin"),
 )
 # Before any of them imports another; later, pytest would warn.
 pytest.register_assert_rewrite(*pytest_plugins)

@@ -35,7 +35,8 @@ class Renamed(build_py):
     def run(self) -> None:
         package = Path(self.build_lib) / "ddp_perf"
         (plugins,) = re.findall(r"^pytest_plugins = \(.*?^\)$", (HERE / "conftest.py").read_text(), re.M | re.S)
-        files = {"plugins.py": renamed(f"{plugins}\n"), "alone/ddp_perf/__init__.py": ALONE, "py.typed": ""}
+        listed = f"from fixtures.extras import modules\n\n{plugins}\n"
+        files = {"plugins.py": renamed(listed), "alone/ddp_perf/__init__.py": ALONE, "py.typed": ""}
         for folder, inside in (("fixtures", ""), ("perf", "perf/")):
             for file in sorted(file for file in (HERE / folder).rglob("*") if file.suffix in CARRIED):
                 files[f"{inside}{file.relative_to(HERE / folder)}"] = renamed(file.read_text())

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from fixtures.extras import EXTRAS
+
 ROOT = Path(__file__).parent.parent
 ARCHITECTURE = ROOT / "docs/architecture.md"
 # From the bottom to the top: a room imports from rooms of lower floors, never from its own floor or above.
@@ -35,14 +37,16 @@ class Import:
 
 
 def imports() -> Iterator[Import]:
-    """Every import in ``fixtures/``."""
+    """Every import in ``fixtures/``. ``from package import name`` is one of ``package.name`` in these packages."""
+    packages = ("fixtures", "fixtures.extras")
     for file in sorted((ROOT / "fixtures").rglob("*.py")):
         importer = ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                names = [node.module] if node.module != "fixtures" else [f"fixtures.{a.name}" for a in node.names]
+                inside = [f"{node.module}.{alias.name}" for alias in node.names]
+                names = inside if node.module in packages else [node.module]
             else:
                 continue
             for name in names:
@@ -50,10 +54,17 @@ def imports() -> Iterator[Import]:
 
 
 def room_of(module: str) -> str | None:
-    """The room of a module of ``fixtures``; None for ``fixtures.__main__`` and for other packages."""
+    """The room of a module of ``fixtures``; None for ``fixtures.__main__``, for extras and for other packages."""
     package, _, rest = module.partition(".")
     room = rest.partition(".")[0]
     return room if package == "fixtures" and any(room in floor for floor in FLOORS) else None
+
+
+def extra_of(module: str) -> str | None:
+    """The extra to which a module belongs; None for the list of extras and for the core."""
+    package, _, rest = module.partition(".extras.")
+    extra = rest.partition(".")[0]
+    return extra if package == "fixtures" and extra in EXTRAS else None
 
 
 def arrows() -> set[tuple[str, str]]:

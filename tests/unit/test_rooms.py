@@ -1,11 +1,39 @@
-"""The rooms of ``fixtures/``: imports run one way, and only code in a rank imports torch."""
+"""The rooms of ``fixtures/``: imports run one way, extras are on their own, and only code in a rank imports torch."""
 
-from tests.rooms import ARCHITECTURE, FLOORS, IN_A_RANK, ROOT, arrows, floor_of, imports, with_diagram
+import re
+from pathlib import Path
+
+from fixtures.extras import EXTRAS
+from tests.rooms import ARCHITECTURE, FLOORS, IN_A_RANK, ROOT, arrows, extra_of, floor_of, imports, with_diagram
+
+FOLDER = ROOT / "fixtures/extras"
 
 
-def test_every_module_is_in_a_room() -> None:
-    folders = {file.name for file in (ROOT / "fixtures").iterdir() if file.is_dir() and file.name != "__pycache__"}
-    assert folders == {room for floor in FLOORS for room in floor}
+def folders(parent: Path) -> set[str]:
+    return {file.name for file in parent.iterdir() if file.is_dir() and file.name != "__pycache__"}
+
+
+def test_every_module_is_in_a_room_or_an_extra() -> None:
+    assert folders(ROOT / "fixtures") == {"extras", *(room for floor in FLOORS for room in floor)}
+
+
+def test_every_extra_is_in_the_list_and_has_its_parts_and_its_question() -> None:
+    assert folders(FOLDER) == EXTRAS.keys()
+    parts = {f"{extra}/{part}.py" for extra, parts in EXTRAS.items() for part in parts}
+    assert {part for part in parts if not (FOLDER / part).exists()} == set()
+    table = (FOLDER / "README.md").read_text().partition("| extra |")[2]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(EXTRAS)
+
+
+def test_no_module_of_the_core_imports_or_names_an_extra() -> None:
+    assert [one for one in imports() if extra_of(one.imported) and not extra_of(one.importer)] == []
+    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
+    assert [file for file in core if re.search(r"extras[./]\w", file.read_text())] == []
+
+
+def test_no_extra_imports_another() -> None:
+    between = [(extra_of(one.importer), extra_of(one.imported)) for one in imports()]
+    assert [pair for pair in between if None not in pair and pair[0] != pair[1]] == []
 
 
 def test_imports_run_from_upper_floors_to_lower_ones() -> None:

@@ -1,0 +1,82 @@
+"""The list of extras in copies of the project: without one of its extras, and with one more."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.extras import EXTRAS
+from tests import forked
+from tests.command_line import ENVIRONMENT, ROOT, Outcome
+
+OPTION = """
+from fixtures.session.options import Option
+
+OPTIONS = (Option(flag="--sample-note", metavar="TEXT", help="a note."),)
+"""
+PLUGIN = """
+from fixtures.session.settings import SETTINGS
+
+def pytest_report_header(config):
+    return [f"sample: {config.getoption('sample_note')} on {config.stash[SETTINGS].instance}"]
+"""
+COMMAND = """
+def add_commands(commands, storage):
+    parser = commands.add_parser("sample")
+    parser.set_defaults(run=lambda options, parser: print(f"records in {storage.name}"))
+"""
+
+
+def files() -> Iterator[Path]:
+    """The files of the project that a run of ``pytest perf`` needs, from its root."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    for name in listed.stdout.split():
+        if name.startswith(("fixtures/", "perf/")) or "/" not in name:
+            yield Path(name)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for file in files():
+        if (ROOT / file).exists():
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, tmp_path / file)
+    return tmp_path
+
+
+def run(copy: Path, *arguments: str) -> Outcome:
+    done = subprocess.run([sys.executable, "-m", *arguments], cwd=copy, env=ENVIRONMENT, capture_output=True, text=True)
+    return Outcome(exit_code=done.returncode, output=done.stdout, errors=done.stderr)
+
+
+def replace_list(copy: Path, extras: dict[str, tuple[str, ...]]) -> None:
+    """Write the list of extras anew."""
+    file = copy / "fixtures/extras/__init__.py"
+    before, _, rest = file.read_text().partition("EXTRAS: ")
+    _, _, after = rest.partition("}\n")
+    file.write_text(f"{before}EXTRAS: dict[str, tuple[Part, ...]] = {extras!r}\n{after}")
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_without_an_extra_all_other_tests_are_collected(extra: str, copy: Path) -> None:
+    shutil.rmtree(copy / "fixtures/extras" / extra)
+    replace_list(copy, {name: parts for name, parts in EXTRAS.items() if name != extra})
+    collect = ("perf", "--collect-only", "-q", "-p", "no:cacheprovider")
+    without, everything = run(copy, "pytest", *collect), forked.pytest(*collect)
+    assert without.exit_code == 0, without.errors
+    assert without.test_ids == everything.test_ids
+    assert run(copy, "fixtures", "--help").exit_code == 0
+
+
+def test_an_extra_comes_in_by_its_line(copy: Path) -> None:
+    folder = copy / "fixtures/extras/sample"
+    folder.mkdir()
+    for name, text in {"__init__": "", "options": OPTION, "plugin": PLUGIN, "command": COMMAND}.items():
+        (folder / f"{name}.py").write_text(text)
+    replace_list(copy, {**EXTRAS, "sample": ("options", "plugin", "command")})
+    collected = run(copy, "pytest", "perf", "--collect-only", "--sample-note=here", "--instance=a")
+    assert "sample: here on a\n" in collected.output, collected.errors
+    assert run(copy, "fixtures", "sample").output == "records in baselines\n"
