@@ -12,10 +12,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 ONE_BY_ONE = (
     "tests/e2e/",
+    "tests/extras/slow_link/ranks/",
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("canaries", "feed", "one_at_a_time", "planted", "preflight"),
             *("profiled_ranks", "transfers", "window"),
         )
     ),
