@@ -21,7 +21,7 @@ ONE_BY_ONE = (
         )
     ),
 )
-NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption", "machines", "slurm"))
+NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption"))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
