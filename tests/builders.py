@@ -42,7 +42,6 @@ SETTINGS = Settings(
     explain="failures",
     traces=None,
     report=None,
-    nsys=None,
     wide=False,
     doctor=False,
     tune=False,
