@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras import EXTRAS
 from tests.command_line import ROOT, Outcome
 
 QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none", "--recheck=0")
@@ -109,6 +110,7 @@ def test_the_wheel_has_one_package_and_no_word_of_the_clones(wheel: Path) -> Non
         names = [name for name in file.namelist() if ".dist-info/" not in name]
         text = "".join(file.read(name).decode() for name in names)
     assert {name.partition("/")[0] for name in names} == {"ddp_perf"}
+    assert {f"ddp_perf/extras/{extra}/{part}.py" for extra, parts in EXTRAS.items() for part in parts} <= set(names)
     assert re.findall(r"(?:import|from|-m) fixtures\b.*|[\"'`]fixtures[./:].*|pytest perf\b.*", text) == []
 
 
@@ -119,8 +121,8 @@ def test_a_clone_installs_no_plugin(tmp_path: Path) -> None:
 
 
 def test_the_plugin_imports_little(project: Project) -> None:
-    heavy = f"import sys, pytest, ddp_perf.plugin, ddp_perf.session.options; print(set({HEAVY}) & sys.modules.keys())"
-    assert project.run("python", "-c", heavy).output == "set()\n"
+    imports = "import sys, pytest, ddp_perf.plugin, ddp_perf.session.options as options; options.all_options()"
+    assert project.run("python", "-c", f"{imports}; print(set({HEAVY}) & sys.modules.keys())").output == "set()\n"
 
 
 def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -> None:

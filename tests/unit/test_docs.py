@@ -11,6 +11,7 @@ import pytest
 from torch.utils.data import default_collate
 
 from fixtures.__main__ import main
+from fixtures.extras import EXTRAS, Part
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, find_workload
@@ -106,14 +107,22 @@ class Options:
 def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
     options = Options()
     pytest_addoption(options)  # type: ignore[arg-type]  # it needs these three methods only
-    text, _, rest = (REFERENCE / "options.md").read_text().partition("## Extras")
-    documented, of_extras = in_tables(text), in_tables(rest.partition("\n## ")[0])
+    documented = in_tables((REFERENCE / "options.md").read_text().partition("## Extras")[0])
+    of_extras = options_of_extras()
     core = {option.flag for option in OPTIONS}
     assert documented.keys() == core
-    assert options.added.keys() - core <= of_extras.keys()  # an extra that was deleted may still be there
+    assert options.added.keys() - core <= of_extras.keys()
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "fixtures/extras/README.md").read_text(), re.MULTILINE)
+    if EXTRAS.keys() >= set(listed) - set(get_args(Part)):  # none was deleted
+        assert options.added.keys() - core == of_extras.keys()
     for option, arguments in options.added.items():
         if (default := arguments.get("default")) is not None:
             assert (documented | of_extras)[option] == f"{default:g}", option
+
+
+def options_of_extras() -> dict[str, str]:
+    """The options of extras in the reference, which stay there when an extra is deleted, and their defaults."""
+    return in_tables((REFERENCE / "options.md").read_text().partition("## Extras")[2].partition("\n## ")[0])
 
 
 def in_tables(text: str) -> dict[str, str]:
@@ -167,6 +176,6 @@ DESTINATIONS = {"--junitxml": "xmlpath", "--collect-only": "collectonly", "--hyp
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_option_of_a_pytest_command_in_a_document_exists(document: Path, pytestconfig: pytest.Config) -> None:
     commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", document.read_text())
-    for option in re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands)):
+    for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))

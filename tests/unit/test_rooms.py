@@ -22,7 +22,7 @@ def test_every_extra_is_in_the_list_and_has_its_parts_and_its_question() -> None
     parts = {f"{extra}/{part}.py" for extra, parts in EXTRAS.items() for part in parts}
     assert {part for part in parts if not (FOLDER / part).exists()} == set()
     table = (FOLDER / "README.md").read_text().partition("| extra |")[2]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(EXTRAS)
+    assert EXTRAS.keys() <= set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
 
 
 def test_no_module_of_the_core_imports_or_names_an_extra() -> None:
