@@ -183,6 +183,6 @@ def test_the_questions_and_the_commands_are_there_without_a_clone(project: Proje
     listed = project.pytest("--pyargs", "ddp_perf.perf", "--collect-only", "-q", *selected)
     (listed_one,) = listed.test_ids
     assert listed_one.endswith("ddp_perf/perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]")
-    by_module, by_script = (project.run(*command, "compare", "--help") for command in COMMANDS)
+    by_module, by_script = (project.run(*command, "promote", "--help") for command in COMMANDS)
     assert by_module.output == by_script.output
-    assert by_module.output.startswith("usage: python -m ddp_perf compare ")
+    assert by_module.output.startswith("usage: python -m ddp_perf promote ")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.stats.speed_ratio import Estimate, estimate, ratio
+from fixtures.extras.compare.speed_ratio import Estimate, estimate, ratio
 
 ONE, OTHER = [100.0, 101.0, 99.5], [80.0, 83.0, 81.0, 79.0]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fixtures.__main__ import main
-from fixtures.records.comparison_of_machines import Devices, MachineComparison, Row, compare
+from fixtures.extras.compare.comparison_lines import comparison_lines
+from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
+from fixtures.extras.compare.machine_speeds import read_machines
 from fixtures.records.files import BadRecord, read_record
-from fixtures.records.machine_speeds import read_machines
-from fixtures.report.compare import comparison_lines
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
