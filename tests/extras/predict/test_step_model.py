@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.stats.step_model import (
+from fixtures.extras.predict.step_model import (
     CERTAIN,
     Bucket,
     Cluster,
