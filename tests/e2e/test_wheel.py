@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras import EXTRAS
 from tests.command_line import ROOT, Outcome
 
 QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none", "--recheck=0")
@@ -134,8 +135,8 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     (project.folder / "quiet.py").write_text(QUIET)
     first = project.pytest(*QUICK, "-p", "quiet", test.name, "--benchmark-save=first", "--report=page")
     assert first.exit_code == 0, first.output
-    assert "report: page/report.html" in first.output
-    assert "<h2>Which config is best?</h2>" in (project.folder / "page/report.html").read_text()
+    assert "report: page/report." in first.output
+    assert "**Which config is best?**" in (project.folder / "page/report.md").read_text()
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
     second = project.pytest(*QUICK, test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == 0, second.output
@@ -143,6 +144,13 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     third = project.pytest(*QUICK, test.name, "--min-slowdown=50")
     assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE), third.output
+
+
+@pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
+def test_the_wheel_carries_what_the_page_is_made_of(project: Project) -> None:
+    done = project.run("ddp-perf", "report", str(ROOT / "baselines/4x-nvidia-h200-nv18/0004_vit.json"), "-o", "stored")
+    assert done.output == "report: stored/report.html\n", done.errors
+    assert "<h2>Which config is best?</h2>" in (project.folder / "stored/report.html").read_text()
 
 
 def test_a_hook_that_breaks_its_promise_is_red(project: Project) -> None:

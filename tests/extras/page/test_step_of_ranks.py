@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from fixtures.extras.page.merged_trace import merge_step
+from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
 from fixtures.trace.chrome import read_chrome
-from fixtures.trace.merged_trace import merge_step
-from fixtures.trace.step_of_ranks import StepOfRanks, step_of_ranks
 from fixtures.trace.timeline import BadTrace, Timeline
 from tests.recordings import NCCL, Recording, ddp_steps
 

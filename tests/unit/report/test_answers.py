@@ -1,13 +1,12 @@
 """The three answers at the top of a report."""
 
 from fixtures.report.run_report.answers import Answer, answers
-from fixtures.report.run_report.charts.drawn import charts_of
 from tests.run_reports import DDP, h200, info_of, profiled, report_of, slower, with_transfers
 from tests.saved_records import Record, infos
 
 
 def answered(record: Record) -> tuple[Answer, Answer, Answer]:
-    return answers(report_of(record, history=False))
+    return answers(report_of(record))
 
 
 def test_a_quiet_night() -> None:
@@ -89,7 +88,7 @@ def test_a_lossy_config_that_gains_nothing_has_no_code() -> None:
     assert (point.text.endswith("; no faster than lossless bucket_10mb"), point.code) == (True, ())
 
 
-def test_a_reference_is_no_test_and_stands_in_table_and_charts() -> None:
+def test_a_reference_is_no_test_and_stands_in_the_table() -> None:
     reference = {
         "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
         "workload": "vit_l_32",
@@ -101,12 +100,10 @@ def test_a_reference_is_no_test_and_stands_in_table_and_charts() -> None:
     }
     record = h200() | {"references": [reference]}
     record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
-    report = report_of(record, history=False)
+    report = report_of(record)
     assert {row.config for row in report.rows} == {"ddp", "bf16"}
     (row,) = (row for row in report.compared if row.reference)
     assert (row.config, row.word, round(row.step_ms, 6)) == ("single", "reference", 80)
-    (scaling,) = (chart for chart in charts_of(report) if chart.name == "scaling-0")
-    assert scaling.traces[-1]["y"][0] == 400
 
 
 def test_the_other_side_of_an_ab_test_is_named() -> None:

@@ -52,7 +52,7 @@ def test_a_name_is_code_and_a_reason_is_text_whatever_they_are(text: str) -> Non
 
 
 def test_a_comment_of_github_has_room_for_any_run() -> None:
-    text = markdown(report_of(large(900, 1), history=False))
+    text = markdown(report_of(large(900, 1)))
     assert len(text) < MOST_CHARACTERS
-    assert re.search(r"^And \d+ more: see report\.html\.$", text, re.MULTILINE)
+    assert re.search(r"^And \d+ more: see run\.json\.$", text, re.MULTILINE)
     assert text.count("<details>") == text.count("</details>")

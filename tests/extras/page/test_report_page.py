@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from fixtures.report.run_report.page import page as html_of
-from fixtures.report.run_report.rows import Report
-from tests.run_reports import DDP, HOSTILE, h200, hostile, large, profiled, report_of, slower, two_ranks, with_transfers
+from fixtures.extras.page.page import page as html_of
+from fixtures.extras.page.page_report import PageReport
+from tests.extras.page.page_reports import page_report_of, two_ranks
+from tests.run_reports import DDP, HOSTILE, h200, hostile, large, profiled, slower, with_transfers
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
@@ -63,7 +64,7 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-def opened(browser: Browser, folder: Path, report: Report) -> Opened:
+def opened(browser: Browser, folder: Path, report: PageReport) -> Opened:
     (folder / "report.html").write_text(html_of(report))
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     result = Opened(page=page)
@@ -78,7 +79,7 @@ def opened(browser: Browser, folder: Path, report: Report) -> Opened:
 def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
     """A whole night with everything that the page can show."""
     folder = tmp_path_factory.mktemp("page")
-    report = report_of(with_transfers(slower(profiled(h200()))), steps={DDP: two_ranks(folder)})
+    report = page_report_of(with_transfers(slower(profiled(h200()))), steps={DDP: two_ranks(folder)})
     result = opened(browser, folder, report)
     yield result
     result.page.close()
@@ -157,7 +158,7 @@ def test_a_phone_scrolls_down_only(night: Opened) -> None:
 
 
 def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path) -> None:
-    page = opened(browser, tmp_path, report_of(hostile(profiled(h200())), history=False))
+    page = opened(browser, tmp_path, page_report_of(hostile(profiled(h200())), history=False))
     page.run(DRAW_ALL)
     assert page.run("() => [typeof window.hurt, document.images.length]") == ["undefined", 0]
     assert page.console == []
@@ -167,7 +168,7 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path
 
 
 def test_500_tests_of_60_steps_are_under_10_mb_and_draw_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
-    page = opened(browser, tmp_path, report_of(large(500, 60), history=False))
+    page = opened(browser, tmp_path, page_report_of(large(500, 60), history=False))
     assert (tmp_path / "report.html").stat().st_size < 10e6
     assert len(page.run("() => [...document.querySelectorAll('[data-table=configs] tbody tr')]")) == 500
     assert page.page.locator(".chart[data-drawn]").count() < 5
