@@ -12,15 +12,16 @@ from xdist.scheduler import LoadScopeScheduling
 
 ONE_BY_ONE = (
     "tests/e2e/",
+    *("tests/extras/nsys/e2e/", "tests/extras/slow_link/ranks/"),
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("canaries", "feed", "one_at_a_time", "planted", "preflight"),
             *("profiled_ranks", "transfers", "window"),
         )
     ),
 )
-NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption", "machines", "slurm"))
+NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption"))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types

@@ -9,7 +9,7 @@ from fixtures.machine.nccl_log import Fingerprint
 from fixtures.report.against import against_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.run_state import Judged, Run
-from fixtures.stats.ab_test import judge_pairs
+from fixtures.stats.ab_test import judge_sides
 from tests.builders import SETTINGS, launch, measured, unwrapped
 
 Variables = Mapping[str, str]
@@ -24,7 +24,7 @@ def printed(given: dict[str, str], without: Variables | None, with_: Variables |
             for logged in (without, with_)
         )
     )
-    verdict, interval = judge_pairs([0.5] * 3)
+    verdict, interval = judge_sides([1.6, 1.61, 1.62], [1.0, 1.01, 1.02])
     run = Run(settings=replace(SETTINGS, against_env=given))
     run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
         measurement=own,
