@@ -20,6 +20,13 @@ def test_a_run_leaves_its_summary_its_record_and_one_line(tmp_path: Path) -> Non
     assert (tmp_path / "out/here/report.md").read_text().startswith("## ddp-perf: No baseline yet")
 
 
+def test_the_summary_and_the_record_need_no_extra(tmp_path: Path) -> None:
+    outcome = perf(tmp_path / "baselines", *STEADY, "-p", "no:fixtures.extras.page.plugin", f"--report={tmp_path}")
+    assert outcome.exit_code == 0, outcome.output
+    assert f"\nreport: {tmp_path / 'report.md'}\n" in outcome.output
+    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["report.md", "run.json"]
+
+
 def test_the_record_is_that_of_benchmark_json(tmp_path: Path) -> None:
     perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path}", f"--benchmark-json={tmp_path / 'night.json'}")
     assert (tmp_path / "run.json").read_bytes() == (tmp_path / "night.json").read_bytes()

@@ -7,6 +7,7 @@ from plotly.graph_objects import Figure
 
 from fixtures.extras.page.charts.drawn import charts_of
 from fixtures.extras.page.charts.gradient_errors import pareto_front
+from fixtures.extras.page.charts.launch_times import launches_ms
 from fixtures.extras.page.figure import Chart
 from fixtures.extras.page.page_report import PageReport
 from fixtures.report.report_option import finite
@@ -88,7 +89,7 @@ def test_the_parts_of_a_step_add_up_to_it() -> None:
 
 def test_the_steps_of_a_launch_are_split_as_they_were_measured() -> None:
     (row,) = (row for row in page_report_of(h200()).rows if row.test == DDP)
-    assert [len(launch) for launch in row.launches_ms] == infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"][
+    assert [len(launch) for launch in launches_ms(row)] == infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"][
         "launch_steps"
     ]
 
