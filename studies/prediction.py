@@ -15,9 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from fixtures.records.prediction import ASSUMED, CannotPredict, Measured, cluster_of, measured_parts, read_measured
+from fixtures.extras.predict.prediction import (
+    ASSUMED,
+    CannotPredict,
+    Measured,
+    cluster_of,
+    measured_parts,
+    read_measured,
+)
+from fixtures.extras.predict.step_model import predict
 from fixtures.records.schema import FullRecord, known
-from fixtures.stats.step_model import predict
 
 BASELINES = Path(__file__).parent.parent / "baselines"
 WORKLOAD = "vit_l_32"

@@ -22,6 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fixtures.extras.predict.prediction import ASSUMED, Measured, measured_parts
+from fixtures.extras.predict.step_model import Cluster, all_reduce_s, fit_rest, predict
+from fixtures.extras.predict.step_model import Link as NetworkLink
 from fixtures.extras.slow_link.link import Link, parse_rate
 from fixtures.extras.slow_link.rank_links import BehindLink, MeasuredLink, measure_link
 from fixtures.launch.protocol import TrainRequest, TransferRequest
@@ -31,10 +34,7 @@ from fixtures.matrix.transfers import TRANSFERS as ALL_TRANSFERS
 from fixtures.matrix.workloads import Workload
 from fixtures.matrix.worlds import World
 from fixtures.records.files import checked
-from fixtures.records.prediction import ASSUMED, Measured, measured_parts
 from fixtures.records.schema import SCHEMA
-from fixtures.stats.step_model import Cluster, all_reduce_s, fit_rest, predict
-from fixtures.stats.step_model import Link as NetworkLink
 
 LAYERS, WIDTH, SLEEP_S = 8, 512, 0.03  # 8.4 MB; 240 ms of backward, as long as their transfer at 280 Mbit/s
 WARMUP, STEPS = 2, 5

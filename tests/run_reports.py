@@ -1,16 +1,11 @@
-"""Reports of records, for tests of the page and of the Markdown: a real record of four H200s, with more put into it."""
+"""Reports of records, for tests of the Markdown and of the page: a real record of four H200s, with more put into it."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 from fixtures.records.files import checked
-from fixtures.records.history import nights_until
 from fixtures.report.run_report.rows import Report
-from fixtures.trace.chrome import read_chrome
-from fixtures.trace.step_of_ranks import StepOfRanks, step_of_ranks
 from tests.command_line import ROOT
-from tests.recordings import ddp_steps
 from tests.saved_records import Record, infos, read
 
 BASELINES = ROOT / "baselines/4x-nvidia-h200-nv18"
@@ -26,10 +21,8 @@ def h200() -> Record:
     return read(BASELINES / "0004_vit.json")
 
 
-def report_of(record: Record, *, steps: dict[str, StepOfRanks] | None = None, history: bool = True) -> Report:
-    typed = checked(record)
-    nights = nights_until(typed, Path("run.json"), [BASELINES] if history else [])
-    return Report(record=typed, nights=nights, steps=steps or {})
+def report_of(record: Record) -> Report:
+    return Report(record=checked(record))
 
 
 def info_of(record: Record, name: str) -> Record:
@@ -131,9 +124,3 @@ def large(tests: int, steps: int) -> Record:
         info["launch_steps"] = [steps]
         benchmark["stats"]["data"] = [info["launch_medians_s"][0] * (1 + step / 1e3) for step in range(steps)]
     return profiled(record)
-
-
-def two_ranks(folder: Path) -> StepOfRanks:
-    """A step of two ranks, from traces."""
-    files = [ddp_steps(rank).chrome(folder / f"rank{rank}.json") for rank in range(2)]
-    return step_of_ranks([read_chrome(file) for file in files])

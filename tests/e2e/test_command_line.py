@@ -121,5 +121,5 @@ def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outc
     assert summary.startswith("## ddp-perf: 2 tests failed, none for being slower")
     assert "- interrupted: it did not finish; tests measured: 1" in summary
     assert "the label is out of range" in summary
-    assert "died of SIGKILL" in (folder / "report/report.html").read_text()
+    assert "died of SIGKILL" in summary
     assert (folder / "report/run.json").read_bytes() == (folder / "run.json").read_bytes()

@@ -138,8 +138,8 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     (project.folder / "quiet.py").write_text(QUIET)
     first = project.pytest(*QUICK, "-p", "quiet", test.name, "--benchmark-save=first", "--report=page")
     assert first.exit_code == 0, first.output
-    assert "report: page/report.html" in first.output
-    assert "<h2>Which config is best?</h2>" in (project.folder / "page/report.html").read_text()
+    assert "report: page/report." in first.output
+    assert "**Which config is best?**" in (project.folder / "page/report.md").read_text()
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
     second = project.pytest(*QUICK, test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == 0, second.output
@@ -147,6 +147,13 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     third = project.pytest(*QUICK, test.name, "--min-slowdown=50")
     assert third.exit_code == pytest.ExitCode.TESTS_FAILED, third.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", third.output, re.MULTILINE), third.output
+
+
+@pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
+def test_the_wheel_carries_what_the_page_is_made_of(project: Project) -> None:
+    done = project.run("ddp-perf", "report", str(ROOT / "baselines/4x-nvidia-h200-nv18/0004_vit.json"), "-o", "stored")
+    assert done.output == "report: stored/report.html\n", done.errors
+    assert "<h2>Which config is best?</h2>" in (project.folder / "stored/report.html").read_text()
 
 
 def test_a_hook_that_breaks_its_promise_is_red(project: Project) -> None:
@@ -187,6 +194,6 @@ def test_the_questions_and_the_commands_are_there_without_a_clone(project: Proje
     listed = project.pytest("--pyargs", "ddp_perf.perf", "--collect-only", "-q", *selected)
     (listed_one,) = listed.test_ids
     assert listed_one.endswith("ddp_perf/perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]")
-    by_module, by_script = (project.run(*command, "compare", "--help") for command in COMMANDS)
+    by_module, by_script = (project.run(*command, "promote", "--help") for command in COMMANDS)
     assert by_module.output == by_script.output
-    assert by_module.output.startswith("usage: python -m ddp_perf compare ")
+    assert by_module.output.startswith("usage: python -m ddp_perf promote ")

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.extras import EXTRAS
 from fixtures.trace.breakdown import break_down
 from fixtures.trace.recordings import read
 from tests.command_line import QUICK, Outcome, pytest_perf
@@ -159,6 +160,7 @@ def test_there_is_one_trace_a_rank_named_for_the_test(first: tuple[Outcome, Path
     assert [rank.rank for rank in ranks] == [0, 1]
 
 
+@pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
 def test_the_report_has_a_step_of_both_ranks_as_one_trace(first: tuple[Outcome, Path]) -> None:
     report = first[1].parent / "report"
     assert f"report: {report / 'report.html'}" in first[0].output

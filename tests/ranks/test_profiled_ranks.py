@@ -1,6 +1,5 @@
 """Profiled steps in live ranks on the CPU: their traces and the breakdown."""
 
-import gzip
 import json
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.trace.ledger import Bucket, Ledger, ledger
-from fixtures.trace.merged_trace import merge_step
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 
@@ -102,37 +100,6 @@ def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Pa
     for rank in range(2):
         trace = json.loads((folder / f"bucket_10mb-rank{rank}.json").read_text())
         assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
-
-
-def test_on_one_clock_no_rank_ends_an_all_reduce_before_another_begins_it(folder: Path, ddp: Breakdown) -> None:
-    step, _ = merge_step([folder / f"bucket_10mb-rank{rank.rank}.json" for rank in ddp.ranks])
-    sent = [[span for span in rank.spans if span.kind == "collective"] for rank in step.ranks]
-    assert [len(spans) for spans in sent] == [2, 2]
-    for same in zip(*sent, strict=True):
-        assert max(span.start_ms for span in same) < min(span.end_ms for span in same)
-
-
-def test_the_merged_trace_keeps_what_perfetto_draws(folder: Path, ddp: Breakdown) -> None:
-    """Perfetto drops a slice that overlaps another one of its thread without lying inside it, and a flow of one end."""
-    _, data = merge_step([folder / f"bucket_10mb-rank{rank.rank}.json" for rank in ddp.ranks])
-    events = json.loads(gzip.decompress(data))["traceEvents"]
-    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert sorted(names.values()) == ["rank 0", "rank 1"]
-    threads: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for event in events:
-        if event["ph"] == "X":
-            begin_ns, duration_ns = round(1e3 * event["ts"]), round(1e3 * event["dur"])
-            threads.setdefault((event["pid"], event["tid"]), []).append((begin_ns, begin_ns + duration_ns))
-    assert {pid for pid, _ in threads} == names.keys()
-    for slices in threads.values():
-        around: list[int] = []
-        for begin_ns, end_ns in sorted(slices, key=lambda one: (one[0], -one[1])):
-            while around and around[-1] <= begin_ns:
-                around.pop()
-            assert not around or end_ns <= around[-1] + 1  # of rounding
-            around.append(end_ns)
-    ends = {phase: {event["id"] for event in events if event["ph"] == phase} for phase in "sf"}
-    assert ends["s"] == ends["f"] != set()
 
 
 def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:

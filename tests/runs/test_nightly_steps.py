@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
+from fixtures.extras import EXTRAS
 from tests.command_line import ENVIRONMENT, ROOT
 from tests.workloads_for_tests import STEP_MS
 
 Done = subprocess.CompletedProcess[str]
 
-NAMES = ("measure", "summary", "keep", "history", "drift", "report")
+# The step history makes the page again.
+NAMES = ("measure", "summary", "keep", *(["history"] if "page" in EXTRAS else []), "drift", "report")
 FEW = "-p tests.fake_ranks -p no:cacheprovider --workload=tests.workloads_for_tests:steady --launches=1 --steps=3"
 
 
@@ -102,7 +104,11 @@ def test_a_slower_night_leaves_its_record_summary_and_report(
     assert report.startswith(f"Slower: {slower[0]}")
     assert "slower by " in report
     assert (runner.checkout / "nightly.xml").exists()
-    assert "stored-nights" in (runner.checkout / "report/report.html").read_text()
+
+
+@pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
+def test_a_slower_night_has_a_page_with_the_kept_nights(night: tuple[Runner, dict[str, Done]]) -> None:
+    assert "stored-nights" in (night[0].checkout / "report/report.html").read_text()
 
 
 def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(

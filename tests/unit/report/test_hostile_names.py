@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from fixtures.__main__ import main
+from fixtures.extras import EXTRAS
 from fixtures.inputs.plain_text import quoted
 from tests.recordings import ddp_steps
 
 ESCAPE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e"
+# One that is deleted with its extra is not there.
+COMMANDS = ["promote", "drift", "explain", *(extra for extra in ("compare",) if extra in EXTRAS)]
 RECORD = Path(__file__).parents[3] / "baselines/2x-nvidia-h200-nv18/0005_h200_precisions.json"
 
 
@@ -34,7 +37,7 @@ def said(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return out + err
 
 
-@pytest.mark.parametrize("command", ["promote", "drift", "compare", "explain"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_text_of_a_record_or_a_files_name_moves_the_cursor(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,7 +59,7 @@ def test_drift_names_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureF
     assert f"left out: {tmp_path}/text.json: cannot be read: Expecting value at byte 0 of 5" in text
 
 
-@pytest.mark.parametrize("command", ["promote", "drift", "compare", "explain"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_pipe_is_named_by_every_command(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     assert "pipe.json" in said([command, str(tmp_path / "pipe.json")], capsys)

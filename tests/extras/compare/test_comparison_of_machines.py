@@ -1,0 +1,409 @@
+"""Machines side by side: which config, how fast, what is lost, what a sample costs, and what is refused."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.__main__ import main
+from fixtures.extras.compare.comparison_lines import comparison_lines
+from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
+from fixtures.extras.compare.machine_speeds import read_machines
+from fixtures.records.files import BadRecord, read_record
+
+ROOT = Path(__file__).parents[3]
+BASELINES = ROOT / "baselines"
+NVLINK, SHM = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"
+L40S, A100 = (ROOT / f"studies/published/{name}.json" for name in ("8x_l40s", "8x_a100"))
+PCIE, NV = "g6e.48xlarge", "p4d.24xlarge"
+
+
+def measured(config: str, *steps_s: float, world: str = "8gpu", batch: int = 32, **more: Any) -> dict[str, Any]:
+    """What a record has of one test, with these launches."""
+    ranks = int(world[:-3])
+    mean_s = math.exp(sum(map(math.log, steps_s)) / len(steps_s))
+    info = {
+        "workload": "mine",
+        "config": config,
+        "world": world,
+        "world_size": ranks,
+        "interconnect": "native",
+        "launch_medians_s": list(steps_s),
+        "steps_per_s": 1 / mean_s,
+        "samples_per_s": ranks * batch / mean_s,
+        "samples_per_step": ranks * batch,
+        "fidelity": "lossless",
+        **more,
+    }
+    return {"fullname": f"perf/test_x.py::test_x[{info['workload']}-{world}-{config}]", "extra_info": info}
+
+
+def write(file: Path, instance: str, *tests: dict[str, Any], **run: Any) -> Path:
+    """A record of an instance."""
+    for one in tests:
+        one["extra_info"]["instance"] = instance
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"schema": 1, "finished": "2026-10-01T00:00:00+00:00", "benchmarks": tests, **run}))
+    return file
+
+
+def compared(*arguments: str | Path, prices: dict[str, float] | None = None) -> MachineComparison:
+    return compare(read_machines([str(argument) for argument in arguments], BASELINES), prices or {})
+
+
+def only(result: MachineComparison) -> Devices:
+    (devices,) = result.devices
+    return devices
+
+
+def row_of(devices: Devices, machine: str) -> Row:
+    (row,) = (row for row in devices.rows if row.machine == machine)
+    return row
+
+
+def two(tmp_path: Path, a: list[dict[str, Any]], b: list[dict[str, Any]]) -> tuple[Path, Path]:
+    return write(tmp_path / "a.json", "a", *a), write(tmp_path / "b.json", "b", *b)
+
+
+def test_the_published_experiment_leads_to_its_conclusion() -> None:
+    """The slower GPUs with the faster link win on 8 GPUs and not on 1, unless PowerSGD may change the gradients."""
+    one, eight = compared(L40S, A100).devices
+    assert [(p.faster.machine, p.lossy, round(p.ratio.value, 2)) for p in one.pairs] == [(PCIE, False, 1.72)]
+    assert [(p.faster.machine, p.lossy, round(p.ratio.value, 2)) for p in eight.pairs] == [
+        (NV, False, 3.46),
+        (PCIE, True, 1.52),
+    ]
+    assert [(row.machine, row.speed.config, row.speed.fidelity) for row in eight.rows] == [
+        (PCIE, "ddp", "lossless"),
+        (PCIE, "powersgd", "lossy"),
+        (NV, "bucket_100mb", "lossless"),
+    ]
+    assert [pair.decided for pair in (*one.pairs, *eight.pairs)] == [None, None, None]
+
+
+def test_bf16_alone_does_not_change_the_published_conclusion(tmp_path: Path) -> None:
+    published = json.loads(L40S.read_text())
+    published["figures"] = [figure for figure in published["figures"] if figure["config"] != "powersgd"]
+    (tmp_path / "l40s.json").write_text(json.dumps(published))
+    _, eight = compared(tmp_path / "l40s.json", A100).devices
+    assert {pair.faster.machine for pair in eight.pairs} == {NV}
+
+
+@pytest.mark.parametrize("file", [L40S, A100])
+def test_published_figures_are_no_record_to_judge_against(file: Path) -> None:
+    with pytest.raises(BadRecord, match="is not a record of ddp-perf"):
+        read_record(file)
+
+
+def test_published_figures_follow_from_the_words_next_to_them() -> None:
+    l40s, a100 = (
+        {
+            (figure["world"], figure["config"]): figure["steps_per_s"]
+            for figure in json.loads(file.read_text())["figures"]
+        }
+        for file in (L40S, A100)
+    )
+    naive = 0.92 * a100["1gpu", "single"]
+    assert a100["8gpu", "ddp"] == pytest.approx(naive, abs=0.005)
+    assert a100["8gpu", "bucket_view"] == pytest.approx(1.01 * naive, abs=0.005)
+    assert a100["8gpu", "bucket_100mb"] == pytest.approx(1.04 * naive, abs=0.005)
+    assert l40s["8gpu", "ddp"] == pytest.approx(1 / 0.701, abs=0.005)
+    assert l40s["8gpu", "bf16"] == pytest.approx(1.65 * l40s["8gpu", "ddp"], abs=0.005)
+    assert l40s["8gpu", "bf16-several_buckets"] == pytest.approx(1.86 * l40s["8gpu", "ddp"], abs=0.005)
+
+
+def test_records_that_ship_are_compared_by_their_own_numbers() -> None:
+    (devices,) = compared(*(BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM))).devices
+    row = row_of(devices, NVLINK)
+    assert row.speed.config == "bucket_50mb"
+    assert row.speed.samples_per_s.value == pytest.approx(2905, abs=1)
+    assert row.speed.communication_percent == pytest.approx(2.4, abs=0.05)
+    assert row.scaling_efficiency_percent == pytest.approx(95.4, abs=0.1)
+    pair = devices.pairs[0]
+    assert (pair.faster.machine, pair.slower.machine, pair.decided) == (NVLINK, SHM, True)
+
+
+def test_the_scaling_and_the_share_lost_are_those_of_the_record(tmp_path: Path) -> None:
+    a = [measured("single", 1.0, world="1gpu"), measured("ddp", 1.25), measured("no_comm", 1.0, fidelity="limit")]
+    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
+    assert row.scaling_efficiency_percent == pytest.approx(80)
+    assert row.speed.communication_percent == pytest.approx(20)
+    assert row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "b").scaling_efficiency_percent is None
+
+
+def test_a_graph_is_not_measured_against_an_eager_limit_or_an_eager_single(tmp_path: Path) -> None:
+    a = [
+        measured("single", 1.0, world="1gpu"),
+        measured("graph-bucket_25mb", 0.5),
+        measured("no_comm", 0.9, fidelity="limit"),
+    ]
+    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
+    assert row.speed.config == "graph-bucket_25mb"
+    assert (row.scaling_efficiency_percent, row.speed.communication_percent) == (None, None)
+
+
+def test_all_ways_of_compiling_have_the_compiled_limit_and_single(tmp_path: Path) -> None:
+    a = [
+        measured("single_compile", 1.0, world="1gpu"),
+        measured("single", 2.0, world="1gpu"),
+        measured("compile-ddp_optimizer", 1.25),
+        measured("compile-no_comm", 1.0, fidelity="limit"),
+    ]
+    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
+    assert row.scaling_efficiency_percent == pytest.approx(80)
+    assert row.speed.communication_percent == pytest.approx(20)
+
+
+def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:
+    """256 samples a step: A in a second, B in two."""
+    a = [measured("ddp", 1.0, 1.01, 0.99), measured("no_comm", 0.75, fidelity="limit")]
+    b = [measured("ddp", 2.0, 2.02, 1.98)]
+    devices = only(compared(*two(tmp_path, a, b), prices={"a": 36}))
+    row = row_of(devices, "a")
+    assert row.million_costs == pytest.approx(36 / (256 * 3600) * 1e6, rel=1e-4)
+    assert row.lost_a_day == pytest.approx(24 * 36 * 0.25, rel=1e-3)
+    (pair,) = devices.pairs
+    assert pair.slower_wins_below == pytest.approx(18)
+    assert (pair.faster_wins_below, pair.cheaper) == (None, None)
+
+
+@pytest.mark.parametrize(("price", "cheaper"), [(17.0, "b"), (18.0, None), (19.0, "a")])
+def test_of_two_prices_the_interval_decides_where_a_sample_costs_less(
+    price: float, cheaper: str | None, tmp_path: Path
+) -> None:
+    a, b = [measured("ddp", 1.0, 1.01, 0.99)], [measured("ddp", 2.0, 2.02, 1.98)]
+    (pair,) = only(compared(*two(tmp_path, a, b), prices={"a": 36, "b": price})).pairs
+    assert pair.cheaper == cheaper
+    assert pair.slower_wins_below == pytest.approx(18)
+    assert pair.faster_wins_below == pytest.approx(2 * price)
+
+
+def test_machines_within_their_intervals_are_not_decided(tmp_path: Path) -> None:
+    files = two(tmp_path, [measured("ddp", 1.0, 1.1, 0.9)], [measured("ddp", 1.02, 1.12, 0.92)])
+    result = compared(*files)
+    assert only(result).pairs[0].decided is False
+    assert "8gpu mine: not decided which is faster: a is 1.02" in " ".join(comparison_lines(result))
+
+
+def test_several_records_count_by_record_and_not_by_launch(tmp_path: Path) -> None:
+    for number, step_s in enumerate((1.0, 1.1, 1.2)):
+        write(tmp_path / f"a/{number}.json", "a", measured("ddp", step_s, step_s * 1.001, step_s * 0.999))
+    other = write(tmp_path / "b.json", "b", measured("ddp", 1.0, 1.001, 0.999))
+    speed = row_of(only(compared(tmp_path / "a", other)), "a").speed.samples_per_s
+    assert speed.degrees == 2
+    assert speed.interval is not None
+    assert speed.interval[0] < 256 / 1.2 < 256 / 1.0 < speed.interval[1]
+
+
+def test_a_lossy_config_is_named_only_where_it_is_faster(tmp_path: Path) -> None:
+    lossy: dict[str, Any] = {"fidelity": "lossy", "gradient_error": 0.002}
+    a = [measured("ddp", 1.0, 1.001, 0.999), measured("bf16", 0.9, 0.901, 0.899, **lossy)]
+    b = [measured("ddp", 1.0, 1.001, 0.999), measured("bf16", 1.0, 1.002, 0.998, **lossy)]
+    result = compared(*two(tmp_path, a, b))
+    assert [(row.machine, row.speed.config) for row in only(result).rows] == [("a", "ddp"), ("a", "bf16"), ("b", "ddp")]
+    lines = " ".join(comparison_lines(result))
+    assert "bf16 (lossy): gradient error 0.002" in lines
+    assert "8gpu mine, lossy allowed (bf16, gradient error 0.002): a is 1.11" in lines
+    assert [(pair.lossy, pair.decided) for pair in only(result).pairs] == [(False, False), (True, True)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        measured("accumulate_4", 0.1),
+        measured("batch_x2", 0.1),
+        measured("local_sgd_8", 0.1),
+        measured("adamw", 0.1),
+        measured("fsdp2", 0.1),
+        measured("feed_resident", 0.1),
+        measured("loss_item_every_10", 0.1),
+        measured("mine_too", 0.1, config_fingerprint={"training_options": {"accumulate": "4"}}),
+        measured("wrong", 0.1, fidelity="wrong"),
+        measured("no_comm", 0.1, fidelity="limit"),
+    ],
+    ids=lambda one: one["extra_info"]["config"],
+)
+def test_a_config_that_trains_otherwise_is_never_the_fastest(other: dict[str, Any], tmp_path: Path) -> None:
+    files = two(tmp_path, [measured("ddp", 1.0), other], [measured("ddp", 1.0)])
+    assert row_of(only(compared(*files)), "a").speed.config == "ddp"
+
+
+def test_where_one_machine_has_more_configs_the_common_ones_are_compared_too(tmp_path: Path) -> None:
+    a = [measured("ddp", 2.0, 2.001, 1.999), measured("bucket_10mb", 1.0, 1.001, 0.999)]
+    result = compared(*two(tmp_path, a, [measured("ddp", 2.0, 2.001, 1.999)]))
+    (pair,) = only(result).pairs
+    assert (pair.both, pair.ratio_of_both and round(pair.ratio_of_both.value, 3)) == (1, 1.0)
+    assert "with the only lossless config that both have, a is 1.000" in " ".join(comparison_lines(result))
+
+
+def test_machines_of_different_sizes_are_compared_with_all_their_devices(tmp_path: Path) -> None:
+    devices = only(compared(*two(tmp_path, [measured("ddp", 1.0)], [measured("ddp", 1.0, world="2gpu")])))
+    assert devices.worlds == ("8gpu", "2gpu")
+    assert devices.pairs[0].ratio.value == pytest.approx(4)
+
+
+def fingerprint(**keys: Any) -> dict[str, Any]:
+    return {"workload_fingerprint": {"parameters_sha256": "one", "sample": ["float32[3]"], "batch_size": 32, **keys}}
+
+
+def test_another_batch_of_the_same_model_is_reported_and_compared_in_samples(tmp_path: Path) -> None:
+    a = [measured("ddp", 1.0, **fingerprint())]
+    b = [measured("ddp", 1.0, batch=64, **fingerprint(batch_size=64))]
+    result = compared(*two(tmp_path, a, b))
+    assert result.notes == ("mine: batch 32 on a, 64 on b: compared in samples/s",)
+    assert only(result).pairs[0].ratio.value == pytest.approx(2)
+
+
+def test_without_fingerprints_another_batch_says_that_the_model_is_taken_by_its_name(tmp_path: Path) -> None:
+    result = compared(*two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, batch=64)]))
+    assert result.notes[1] == "mine: no fingerprint of the model on b: taken to be the same by its name"
+
+
+def test_other_arithmetic_is_reported(tmp_path: Path) -> None:
+    a = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["float32"]))]
+    b = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["bfloat16"]))]
+    assert compared(*two(tmp_path, a, b)).notes == ("mine: dtypes of the forward pass float32 on a, bfloat16 on b",)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"parameters_sha256": "two"}, "mine is not compared: a and b trained another model under this name"),
+        ({"sample": ["float32[4]"]}, "mine is not compared: sample float32[3] on a, float32[4] on b"),
+    ],
+)
+def test_another_model_or_sample_under_a_name_is_refused(
+    other: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, **fingerprint(**other))])
+    assert main(["compare", *map(str, files)]) == 1
+    assert said in capsys.readouterr().out
+
+
+def test_older_records_of_another_workload_are_left_out_and_counted(tmp_path: Path) -> None:
+    for number, (sha, step_s) in enumerate([("old", 9.0), ("new", 1.0)]):
+        one = measured("ddp", step_s, **fingerprint(parameters_sha256=sha))
+        write(tmp_path / f"a/{number}.json", "a", one, finished=f"2026-10-0{number + 1}T00:00:00+00:00")
+    b = write(tmp_path / "b.json", "b", measured("ddp", 1.0, **fingerprint(parameters_sha256="new")))
+    result = compared(tmp_path / "a", b)
+    assert row_of(only(result), "a").speed.samples_per_s.value == pytest.approx(256)
+    assert result.machines[0].left_out == (
+        "mine 8gpu ddp: 1 of 2 records are of another workload or config under this name, left out",
+    )
+
+
+def test_two_records_of_an_instance_are_two_machines_under_their_files(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{name}.json", "same", measured("ddp", 1.0)) for name in ("before", "after")]
+    assert [machine.name for machine in compared(*files).machines] == [str(file) for file in files]
+
+
+def test_a_folder_of_instances_is_one_machine_each(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write(tmp_path / f"all/{name}/0001_x.json", name, measured("ddp", 1.0))
+    assert [machine.name for machine in compared(tmp_path / "all").machines] == ["a", "b"]
+
+
+def test_a_workload_of_one_machine_alone_is_named(tmp_path: Path) -> None:
+    files = two(tmp_path, [measured("ddp", 1.0), measured("ddp", 1.0, workload="alone")], [measured("ddp", 1.0)])
+    assert "alone: only on a" in comparison_lines(compared(*files))
+
+
+def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -> None:
+    config = "a_hook_of_the_user_with_a_very_long_name-bucket_2000mb"
+    a, b = (
+        write(
+            tmp_path / f"{name}.json",
+            name * 60,
+            measured("single", 1.0, 1.1, world="1gpu"),
+            measured("ddp", 3.0, 3.01),
+            measured(config, 1.0, 1.01, fidelity="lossy", gradient_error=0.1),
+            measured("no_comm", 0.5, fidelity="limit"),
+        )
+        for name in ("a", "b")
+    )
+    lines = comparison_lines(compared(a, b, prices={"a" * 60: 123456.78, "b" * 60: 98765.43}))
+    assert max(map(len, lines)) <= 100
+    assert max(map(len, comparison_lines(compared(NVLINK, SHM, L40S, A100, prices={NVLINK: 1000})))) <= 100
+
+
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        (f"{PCIE}=0", f"--price {PCIE}: must be over 0, got 0"),
+        (f"{PCIE}=-1", f"--price {PCIE}: must be over 0, got -1"),
+        (f"{PCIE}=nan", f"--price {PCIE}: must be over 0, got nan"),
+        (f"{PCIE}=inf/h", f"--price {PCIE}: must be over 0, got inf/h"),
+        (f"{PCIE}=much", f"--price {PCIE}: must be a number, got 'much'"),
+        ("32.77", "--price must be NAME=PRICE, got '32.77'"),
+        ("p5=3", f"--price names 'p5': there are {PCIE}, {NV}"),
+    ],
+)
+def test_a_wrong_price_is_one_line(price: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", str(L40S), str(A100), "--price", price])
+    assert capsys.readouterr().err.splitlines()[-1] == f"python -m fixtures: error: {said}"
+
+
+def test_two_prices_of_a_machine_are_refused_also_under_two_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", str(L40S), str(A100), f"--price={PCIE}=1", f"--price={L40S}=2"])
+    assert f"{PCIE} has two prices" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "cannot be read: "),
+        ('{"schema": 99, "benchmarks": [1]}', "has schema 99, this version reads up to 1: update ddp-perf"),
+        ('{"published": "x", "machine": "m", "figures": []}', "published figures: there are none"),
+        ('{"published": "x", "machine": "m", "figures": [{}]}', "published figures: Object missing required field"),
+        ("[]", "is not a record of ddp-perf: it has no schema"),
+    ],
+)
+def test_an_unreadable_file_is_one_line(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", str(tmp_path / "x.json"), str(A100)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{tmp_path / 'x.json'}: {said}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere", str(A100)], "no file, folder or instance in "),
+        ([str(A100)], f"one machine to compare ({NV}): give two or more"),
+        ([str(A100), str(A100)], f"{A100} is given twice"),
+        ([str(ROOT / "docs"), str(A100)], f"{ROOT / 'docs'}: there are no records of ddp-perf in it"),
+    ],
+)
+def test_an_argument_that_is_no_machine_is_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", *arguments])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("figure", "said"),
+    [
+        ({"steps_per_s": 0}, "steps_per_s and samples_per_step must be positive"),
+        ({"world": "eight"}, "a world is named like 8gpu or 2cpu"),
+        ({"communication_percent": 100}, "communication_percent must be from 0 to 100"),
+    ],
+)
+def test_a_wrong_published_figure_is_named(
+    figure: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = json.loads(A100.read_text())
+    published["figures"][0].update(figure)
+    (tmp_path / "x.json").write_text(json.dumps(published))
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", str(tmp_path / "x.json"), str(L40S)])
+    assert said in capsys.readouterr().err

@@ -1,0 +1,134 @@
+"""What the charts of a report show. That plotly draws them is tested in a browser: test_report_page.py."""
+
+import math
+from pathlib import Path
+
+from plotly.graph_objects import Figure
+
+from fixtures.extras.page.charts.drawn import charts_of
+from fixtures.extras.page.charts.gradient_errors import pareto_front
+from fixtures.extras.page.charts.launch_times import launches_ms
+from fixtures.extras.page.figure import Chart
+from fixtures.extras.page.page_report import PageReport
+from fixtures.report.report_option import finite
+from tests.extras.page.page_reports import page_report_of, two_ranks
+from tests.run_reports import DDP, h200, large, profiled, slower, with_transfers
+from tests.saved_records import infos
+
+GROUP = "vit_l_32 4gpu native"
+
+
+def charts(report: PageReport) -> dict[str, Chart]:
+    """Name -> chart, of the largest world."""
+    return {chart.name: chart for chart in charts_of(report) if chart.group in ("", GROUP)}
+
+
+def test_a_chart_without_data_is_left_out() -> None:
+    one = h200()
+    one["benchmarks"] = one["benchmarks"][-1:]
+    assert [chart.name for chart in charts_of(page_report_of(one, history=False))] == ["launch-times"]
+
+
+def test_every_chart_has_axes_with_units_and_says_how_to_read_it(tmp_path: Path) -> None:
+    found = charts(page_report_of(with_transfers(profiled(h200())), steps={DDP: two_ranks(tmp_path)}))
+    assert set(found) >= {"bucket-sizes", "gradient-errors", "stored-nights", "scaling-0", "transfers-0"}
+    assert set(found) >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
+    for chart in found.values():
+        assert chart.layout["xaxis"]["title"]["text"], chart.name
+        assert chart.says.endswith("."), chart.name
+
+
+def test_plotly_knows_every_property_of_the_charts(tmp_path: Path) -> None:
+    for chart in charts(page_report_of(with_transfers(profiled(h200())), steps={DDP: two_ranks(tmp_path)})).values():
+        Figure(chart.figure)  # raises ValueError for another
+
+
+def test_a_hook_has_a_line_over_its_bucket_sizes() -> None:
+    lines = {trace["name"]: trace for trace in charts(page_report_of(h200()))["bucket-sizes"].traces}
+    assert lines.keys() == {"no hook", "bf16", "powersgd_rank1", "no_comm", "ddp (one bucket)"}
+    assert lines["no hook"]["x"] == [10, 25, 50, 100, 400, 2000]
+    assert round(lines["no hook"]["y"][0]) == 1466
+
+
+def test_a_reference_is_in_the_chart_of_scaling() -> None:
+    record = h200()
+    reference = {
+        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
+        "workload": "vit_l_32",
+        "world": "1gpu",
+        "interconnect": "native",
+        "config": "single",
+        "launch_medians_s": [0.08, 0.08],
+        "samples_per_s": 400.0,
+    }
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
+    scaling = charts(page_report_of(record | {"references": [reference]}, history=False))["scaling-0"]
+    assert scaling.traces[-1]["y"][0] == 400
+
+
+def test_linear_scaling_begins_at_one_device() -> None:
+    traces = charts(page_report_of(h200()))["scaling-0"].traces
+    (linear,) = (trace for trace in traces if trace["name"].startswith("linear"))
+    single = infos(h200())["test_scaling[vit_l_32-1gpu-single]"]["samples_per_s"]
+    assert linear["y"] == [single * ranks for ranks in (1, 2, 4)]
+
+
+def test_the_pareto_front_has_no_config_that_another_beats_in_both() -> None:
+    record = h200()
+    infos(record)["test_throughput[vit_l_32-4gpu-fp16]"]["samples_per_s"] = 1600
+    rows = [row for row in page_report_of(record).rows if row.fidelity in ("lossless", "lossy") and row.group.size == 4]
+    assert [row.config for row in pareto_front(rows)] == ["bucket_10mb", "fp16"]
+
+
+def test_the_parts_of_a_step_add_up_to_it() -> None:
+    chart = charts(page_report_of(profiled(h200())))["parts-of-step"]
+    lengths = [sum(parts) for parts in zip(*(trace["x"] for trace in chart.traces), strict=True)]
+    info = infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"]
+    assert round(lengths[chart.traces[0]["y"].index("ddp")], 3) == round(1e3 / info["steps_per_s"] + 1.5, 3)
+
+
+def test_the_steps_of_a_launch_are_split_as_they_were_measured() -> None:
+    (row,) = (row for row in page_report_of(h200()).rows if row.test == DDP)
+    assert [len(launch) for launch in launches_ms(row)] == infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"][
+        "launch_steps"
+    ]
+
+
+def test_a_step_by_rank_names_each_bucket(tmp_path: Path) -> None:
+    chart = charts(page_report_of(profiled(h200()), steps={DDP: two_ranks(tmp_path)}))["timeline-0"]
+    (sent,) = (trace for trace in chart.traces if trace["name"] == "collective")
+    assert sent["customdata"][:2] == [f"all_reduce of bucket {n}, 0.0 MB, largest: a" for n in (1, 2)]
+    assert set(sent["y"]) == {"rank 0 communication", "rank 1 communication"}
+
+
+def test_the_history_has_verdicts_and_what_changed() -> None:
+    chart = charts(page_report_of(slower(h200())))["stored-nights"]
+    ddp = chart.traces[0]
+    assert (ddp["name"], len(ddp["x"])) == ("ddp", 4)
+    assert ddp["marker"]["symbol"][-1] == "triangle-down"
+    assert any("commit 154edb7a78 -> d9b226b9d0" in note for note in chart.notes)
+
+
+def test_records_that_are_newer_are_no_history() -> None:
+    record = h200()
+    record["finished"] = "2026-11-22T10:00:00+00:00"
+    nights = page_report_of(record).nights[DDP]
+    assert [night.file.name for night in nights] == ["0001_vit.json", "0002_vit.json", "run.json"]
+
+
+def test_a_gradient_that_is_no_number_costs_its_point_alone() -> None:
+    record = h200()
+    infos(record)["test_throughput[vit_l_32-4gpu-bf16]"]["gradient_error"] = math.nan
+    found = charts(page_report_of(finite(record), history=False))
+    names = [point for trace in found["gradient-errors"].traces[1:] for point, _ in trace["customdata"]]
+    assert "fp16" in names
+    assert "bf16" not in names
+
+
+def test_a_chart_of_very_many_configs_has_the_fastest() -> None:
+    record = large(500, 2)
+    for benchmark in record["benchmarks"]:
+        benchmark["extra_info"] |= {"world": "4gpu", "world_size": 4}
+    launches = charts(page_report_of(record, history=False))["launch-times"]
+    assert len(launches.traces[0]["y"]) == 60
+    assert launches.notes == ["The 60 fastest of 500 configs."]

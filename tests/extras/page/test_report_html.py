@@ -1,0 +1,111 @@
+"""The page of ``--report DIR``, and ``python -m fixtures report``, as a user gives them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.__main__ import main
+from fixtures.records.files import read_record
+from fixtures.session.explanation import file_name
+from tests.command_line import QUICK
+from tests.forked import command, perf
+from tests.recordings import ddp_steps
+from tests.run_reports import BASELINES, h200
+from tests.workloads_for_tests import STEP_MS
+
+STEADY = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
+FILES = ["report.html", "report.md", "run.json"]
+NEEDS = "report.html needs plotly, not installed here: pip install plotly"
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_a_run_leaves_three_files_and_one_line(tmp_path: Path) -> None:
+    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path / 'out/here'}")
+    assert outcome.exit_code == 0, outcome.output
+    assert files_in(tmp_path / "out/here") == FILES
+    assert [line for line in outcome.output.splitlines() if line.startswith("report")] == [
+        f"report: {tmp_path / 'out/here/report.html'}"
+    ]
+
+
+def test_the_page_has_the_stored_history(tmp_path: Path) -> None:
+    assert perf(tmp_path / "baselines", *STEADY, "--benchmark-save=first").exit_code == 0
+    perf(
+        *(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out'}"),
+        variables={STEP_MS: "90"},
+    )
+    assert '"stored-nights"' in (tmp_path / "out/report.html").read_text()
+
+
+def test_a_run_that_measures_nothing_has_a_page_with_the_reason(tmp_path: Path) -> None:
+    failing = tmp_path / "test_failing.py"
+    failing.write_text("def test_it():\n    assert not 'the reason'\n")
+    perf(tmp_path / "baselines", "perf/test_scaling.py", str(failing), "-k", "test_it", f"--report={tmp_path}")
+    assert "the reason" in (tmp_path / "report.html").read_text()
+
+
+def test_a_page_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path}")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors == f"ERROR: --report {tmp_path / 'report.html'}: is a folder, not a file\n\n"
+
+
+def test_without_plotly_the_option_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    outcome = perf(tmp_path / "baselines", *STEADY, "-p", "tests.extras.page.no_plotly", f"--report={tmp_path}")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors == f"ERROR: --report: {NEEDS}\n\n"
+
+
+def test_without_plotly_the_command_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", str(BASELINES / "0004_vit.json"), "-o", str(tmp_path)])
+    assert capsys.readouterr().err == f"{NEEDS}\n"
+
+
+def test_the_command_writes_the_report_of_a_stored_run(tmp_path: Path) -> None:
+    outcome = command("report", BASELINES / "0004_vit.json", "-o", tmp_path / "out")
+    assert (outcome.exit_code, outcome.output) == (0, f"report: {tmp_path / 'out/report.html'}\n")
+    assert files_in(tmp_path / "out") == FILES
+    assert json.loads((tmp_path / "out/run.json").read_text()) == read_record(BASELINES / "0004_vit.json")
+
+
+def test_the_command_merges_the_traces_of_each_test(tmp_path: Path) -> None:
+    record = h200()
+    tests = record["benchmarks"][:4]
+    for number, benchmark in enumerate(tests):
+        names = [f"{number}-rank{rank}.json.gz" for rank in range(2)]
+        benchmark["extra_info"]["traces"] = names
+        for rank, name in enumerate(names):
+            ddp_steps(rank).chrome(tmp_path / name)
+    (tmp_path / "3-rank1.json.gz").write_text("{}")
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    outcome = command("report", tmp_path / "run.json", "-o", tmp_path / "out", "--traces", tmp_path)
+    assert outcome.exit_code == 0, outcome.errors
+    merged = [name for name in files_in(tmp_path / "out") if name.startswith("trace_")]
+    assert merged == sorted(f"trace_{file_name(benchmark['fullname'])}.json.gz" for benchmark in tests[:3])
+    assert outcome.errors.startswith(f"no merged trace of {tests[3]['fullname']}: 3-rank1.json.gz is JSON but not")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("no.json",), "no.json: cannot be read: "),
+        ((str(BASELINES / "0004_vit.json"), "--history=no"), "--history no: there is no such file or folder"),
+        ((str(BASELINES / "0004_vit.json"), "--traces=no"), "--traces no: there is no such folder"),
+        ((str(BASELINES / "0004_vit.json"), "-o", "README.md"), "--output README.md: cannot write there: "),
+    ],
+)
+def test_wrong_usage_of_the_command_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    outcome = command("report", *arguments)
+    assert outcome.exit_code == 2
+    assert outcome.errors.startswith(complaint)
+    assert outcome.errors.count("\n") == 1
