@@ -37,7 +37,7 @@ def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path])
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
     assert re.search(rf"slower by \d+\.\d\d % than with {STEP_MS}=10 \(95 % interval", outcome.output)
     assert re.search(rf"^\+10 ms a step: .*; {STEP_MS} 10 -> unset$", outcome.output, re.MULTILINE), outcome.output
-    assert f"starting 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
+    assert f"starting 2 x 2 ranks and 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
     assert f"without against with {STEP_MS}=10: 1 slower\n" in outcome.output
     assert "build" not in outcome.output
 

@@ -38,7 +38,7 @@ def test_one_test_fails_and_the_others_are_not_run(tmp_path: Path, hook: str, fa
     (number,) = re.findall(rf"^{re.escape(says)}.*; (\d+) other tests of {hook} not run$", outcome.output, re.MULTILINE)
     left_out = f"not run: {hook} failed in {fails_in.format(hook)}"
     skipped = re.findall(rf"^SKIPPED \[(\d+)\] .*{re.escape(left_out)}$", outcome.output, re.MULTILINE)
-    assert sum(map(int, skipped)) == int(number) > 100
+    assert sum(map(int, skipped)) == int(number) > 90
     assert len(outcome.output.splitlines()) - len(skipped) < 80
     (suite,) = ElementTree.parse(tmp_path / "junit.xml").getroot()
     assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
@@ -58,9 +58,7 @@ def test_the_reproducer_is_the_example_that_failed_first(tmp_path: Path) -> None
 def test_its_row_says_how_many_are_not_run(tmp_path: Path) -> None:
     hook = "raises_for_float16"
     outcome = run(tmp_path, hook)
-    assert re.search(rf"^hook {hook} +\d+ +1 +\d+ +\d+ *$", outcome.output, re.MULTILINE), (
-        "right, wrong, unsup., not run"
-    )
+    assert re.search(rf"^hook {hook} +\d+ +1 +\d+ *$", outcome.output, re.MULTILINE), "right, wrong, not run"
     assert re.search(rf"wrong: {re.escape(ANY_SHAPE.format(hook))}: rank 0 .*; \d+ other tests of", outcome.unwrapped)
     assert f"; wrong gradients: {hook}" in outcome.unwrapped
 
@@ -74,7 +72,7 @@ def test_x_ends_the_run_there(tmp_path: Path) -> None:
 
 def test_other_hooks_go_on(tmp_path: Path) -> None:
     outcome = run(tmp_path, "raises_for_float16", "-k", "3cpu and any_shape and (raises_for_float16 or bf16)")
-    assert re.search(r"1 failed, 2 passed, ", outcome.output)
+    assert re.search(r"1 failed, 1 passed, ", outcome.output)
 
 
 def test_so_does_powersgd_of_another_rank(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_each_setting_starts_its_ranks_once(of_two_workloads: tuple[Outcome, dic
     assert outcome.exit_code == 0, outcome.output
     assert re.findall(r"starting 2 x 4 ranks(.*) \.\.\.", outcome.output) == [
         "",
+        "",  # for canaries without the user's code
         " with NCCL_MAX_CTAS=4",
         " with NCCL_MAX_CTAS=8",
         " with NCCL_CTA_POLICY=1",

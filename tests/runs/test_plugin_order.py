@@ -26,10 +26,13 @@ Replay = dict[str, Any]
 # Hooks that several plugins have on one level, and why their order does not matter.
 INDEPENDENT = {
     "pytest_configure": "each makes values of its own; the settings, which others read, are made on the level before",
+    "pytest_benchmark_update_json": "each adds keys of its own",
     "pytest_generate_tests": "no test has the parameters of two of them",
+    "pytest_report_header": "each adds a line of its own",
     "pytest_runtest_makereport": "each notes something of its own about a report that it does not change",
     "pytest_runtest_protocol": "one raises a signal that was swallowed, the other prepares the line of a test",
     "pytest_sessionfinish": "one sets the exit code, the other ends the lines of progress",
+    "pytest_terminal_summary": "each writes a section of its own",
 }
 
 
