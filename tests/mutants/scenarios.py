@@ -96,6 +96,29 @@ def divides_by_the_passes_too(ddp: Any) -> Mean:
     return mean
 
 
+@caught_by("other_dtypes", "static_graph")
+def bf16_stays_local_under_static_graph(ddp: Any) -> Mean:
+    """Does not exchange bfloat16 parameters under static_graph."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        if ddp.static_graph and bucket.buffer().dtype == torch.bfloat16:
+            return bucket.buffer()
+        return mean_over(group, bucket.buffer())
+
+    return mean
+
+
+@caught_by("strided")
+def flattens_what_is_stored_by_columns(ddp: Any) -> Mean:
+    """Reads the parameters' own gradients row by row, and the bucket has them as they are stored."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        rows = [gradient.flatten() for weight in bucket.parameters() if (gradient := weight.grad) is not None]
+        return mean_over(group, torch.cat(rows))
+
+    return mean
+
+
 @caught_by("synced_twice")
 def forgets_what_was_held(ddp: Any) -> Mean:
     """Subtracts what it delivered in the previous pass."""

@@ -53,9 +53,9 @@ def test_a_hook_that_breaks_a_rule_is_reported_by_name(two_ranks: RankSets, name
 
 
 def test_another_dtype_is_reported_for_16_bit_gradients_too(two_ranks: RankSets) -> None:
-    arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "float16", "option": "default"}
+    arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "other_dtypes", "option": "default"}
     error = raised(two_ranks, Check.SCENARIO.path, {**arguments, "kinds": ["normal"], "seed": 0})
-    assert "it returns torch.float32, the bucket holds torch.float16" in error
+    assert "it returns torch.float32, the bucket holds torch.bfloat16" in error
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:
