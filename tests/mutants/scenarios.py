@@ -310,13 +310,13 @@ def finalises_something_else(ddp: Any) -> Mean:
     return lambda group, bucket: mean_over(group, bucket.buffer())
 
 
-@caught_by("float64")
+@caught_by("other_dtypes")
 def float64_through_float32(ddp: Any) -> Mean:
     """Loses 29 bits."""
     return lambda group, bucket: mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
 
 
-@caught_by("float64")
+@caught_by("other_dtypes")
 def float64_one_ulp_off(ddp: Any) -> Mean:
     """One element is four floats away, to exceed the bound at three ranks."""
 
@@ -329,7 +329,7 @@ def float64_one_ulp_off(ddp: Any) -> Mean:
     return mean
 
 
-@caught_by("bfloat16")
+@caught_by("other_dtypes")
 def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
     """Divides by one rank too many when gradients are in 16 bits."""
 
@@ -341,7 +341,7 @@ def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
     return mean
 
 
-@caught_by("float16")
+@caught_by("other_dtypes")
 def float16_flushes_subnormals(ddp: Any) -> Mean:
     """Values below 2^-14 become 0."""
 
