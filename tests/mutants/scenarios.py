@@ -109,11 +109,12 @@ def bf16_stays_local_under_static_graph(ddp: Any) -> Mean:
 
 
 @caught_by("strided")
-def flattens_what_is_stored_by_columns(ddp: Any) -> Mean:
-    """Reads the parameters' own gradients row by row, and the bucket has them as they are stored."""
+def writes_back_by_rows(ddp: Any) -> Mean:
+    """Takes each gradient as its parameter is stored, and concatenates the rows, not what is stored."""
 
     def mean(group: Any, bucket: GradBucket) -> Tensor:
-        rows = [gradient.flatten() for weight in bucket.parameters() if (gradient := weight.grad) is not None]
+        pairs = zip(bucket.gradients(), bucket.parameters(), strict=True)
+        rows = [gradient.as_strided(weight.shape, weight.stride()).flatten() for gradient, weight in pairs]
         return mean_over(group, torch.cat(rows))
 
     return mean
