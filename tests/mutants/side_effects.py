@@ -384,12 +384,12 @@ def leaves_out_what_float32_cannot_count() -> Mean:
 @caught_by_hook(Check.LARGE)
 def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     """Takes the step without a rank that is late."""
-    in_flight: list[Any] = []  # Any: torch's Work
+    in_flight: dict[int, Any] = {}  # Any: torch's Work
 
     def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
         sent, arrived = bucket.buffer() / ranks(), Event()
         work = distributed.all_reduce(sent, async_op=True)
-        in_flight.append((work, sent))
+        in_flight[bucket.index()] = work, sent
         work.get_future().add_done_callback(lambda future: arrived.set())
         return done(sent.clone() if arrived.wait(0.3) else bucket.buffer())
 
