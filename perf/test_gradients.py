@@ -35,6 +35,10 @@ def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, la
     promise(large_world, Check.LARGE, hook=large_hook)
 
 
+def test_gradients_of_an_embedding(promise: PromiseCheck, smallest_world: str, large_hook: str) -> None:
+    promise(smallest_world, Check.EMBEDDING, hook=large_hook)
+
+
 @pytest.mark.unless(reason=injects_any_gradient)
 def test_gradients_of_four_ranks(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
     """Many small buckets, and one of 35,000 elements; that of the test above is large."""

@@ -15,8 +15,8 @@ AS_MUCH = 1.1
 
 
 def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
-    wrong = faults(training(lossy_hook, training_precision), find_hook(lossy_hook))
-    assert not wrong, "; ".join(wrong)
+    if wrong := faults(training(lossy_hook, training_precision), find_hook(lossy_hook)):
+        pytest.fail("; ".join(wrong), pytrace=False)
 
 
 def test_training_without_communication_is_told_apart(training: Training, training_precision: str) -> None:

@@ -681,6 +681,12 @@ def int8_channels_in_name_only() -> Mean:
     return lambda bucket: quantised(bucket.buffer())
 
 
+@mutant(channel=4096, roundings=2, **INT8)
+def int8_channels_in_name_only_rounded_once() -> Mean:
+    """The same, within the bound of two roundings while the channels are of one size."""
+    return lambda bucket: quantised(bucket.buffer())
+
+
 @mutant(**INT8)
 def int8_hides_nan() -> Mean:
     """Non-finite values become 0."""

@@ -96,6 +96,30 @@ def divides_by_the_passes_too(ddp: Any) -> Mean:
     return mean
 
 
+@caught_by("other_dtypes", "static_graph")
+def bf16_stays_local_under_static_graph(ddp: Any) -> Mean:
+    """Does not exchange bfloat16 parameters under static_graph."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        if ddp.static_graph and bucket.buffer().dtype == torch.bfloat16:
+            return bucket.buffer()
+        return mean_over(group, bucket.buffer())
+
+    return mean
+
+
+@caught_by("strided")
+def writes_back_by_rows(ddp: Any) -> Mean:
+    """Takes each gradient as its parameter is stored, and concatenates the rows, not what is stored."""
+
+    def mean(group: Any, bucket: GradBucket) -> Tensor:
+        pairs = zip(bucket.gradients(), bucket.parameters(), strict=True)
+        rows = [gradient.as_strided(weight.shape, weight.stride()).flatten() for gradient, weight in pairs]
+        return mean_over(group, torch.cat(rows))
+
+    return mean
+
+
 @caught_by("synced_twice")
 def forgets_what_was_held(ddp: Any) -> Mean:
     """Subtracts what it delivered in the previous pass."""
@@ -287,13 +311,13 @@ def finalises_something_else(ddp: Any) -> Mean:
     return lambda group, bucket: mean_over(group, bucket.buffer())
 
 
-@caught_by("float64")
+@caught_by("other_dtypes")
 def float64_through_float32(ddp: Any) -> Mean:
     """Loses 29 bits."""
     return lambda group, bucket: mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
 
 
-@caught_by("float64")
+@caught_by("other_dtypes")
 def float64_one_ulp_off(ddp: Any) -> Mean:
     """One element is four floats away, to exceed the bound at three ranks."""
 
@@ -306,7 +330,7 @@ def float64_one_ulp_off(ddp: Any) -> Mean:
     return mean
 
 
-@caught_by("bfloat16")
+@caught_by("other_dtypes")
 def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
     """Divides by one rank too many when gradients are in 16 bits."""
 
@@ -318,7 +342,7 @@ def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
     return mean
 
 
-@caught_by("float16")
+@caught_by("other_dtypes")
 def float16_flushes_subnormals(ddp: Any) -> Mean:
     """Values below 2^-14 become 0."""
 

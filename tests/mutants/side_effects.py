@@ -369,6 +369,33 @@ def leaves_out_what_is_beyond_4_million() -> Mean:
     return mean
 
 
+@caught_by(Check.EMBEDDING)
+def leaves_out_what_float32_cannot_count() -> Mean:
+    """Averages the first 2^24 elements."""
+
+    def mean(bucket: Bucket) -> Tensor:
+        out = bucket.buffer().clone()
+        out[: 2**24] = average(bucket.buffer()[: 2**24])
+        return out
+
+    return mean
+
+
+@caught_by_hook(Check.LARGE)
+def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
+    """Takes the step without a rank that is late."""
+    in_flight: dict[int, Any] = {}  # Any: torch's Work
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        sent, arrived = bucket.buffer() / ranks(), Event()
+        work = distributed.all_reduce(sent, async_op=True)
+        in_flight[bucket.index()] = work, sent
+        work.get_future().add_done_callback(lambda future: arrived.set())
+        return done(sent.clone() if arrived.wait(0.3) else bucket.buffer())
+
+    return hook
+
+
 @caught_by(Check.LARGE, **NOTHING)
 def zeroes_what_is_beyond_4_million() -> Mean:
     """The same on all ranks, and nothing is promised."""

@@ -97,6 +97,20 @@ def test_a_broken_hook_is_caught(three_ranks: RankSets, hook: Hook) -> None:
     assert first, f"{hook.name} survived {', '.join(f'{option} on {world.name}' for world, option in EVERY_CASE)}"
 
 
+@pytest.mark.parametrize(
+    ("hook", "cause"),
+    [
+        (mutants.swaps_buckets_of_equal_size, "the mean of parameter 12 is in parameter 13: buckets mixed up? "),
+        (mutants.small_buckets_stay_local, "the rank's own gradient is in parameters 9, 10, 11: not exchanged? "),
+    ],
+)
+def test_what_a_wrong_bucket_holds_is_named(three_ranks: RankSets, hook: Hook, cause: str) -> None:
+    shapes = {"shapes": [list(shape) for shape in SHAPES], "kinds": ["mixed"], "seed": 0}
+    lines = ask(three_ranks, Check.DDP_OPTIONS, hook, WORLDS[-1], option="bucket_1kb", **shapes)
+    assert any(cause in line for line in lines)
+    assert not any("error inf" in line or "inf times" in line for line in lines)
+
+
 def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(three_ranks: RankSets) -> None:
     arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
     assert ask(three_ranks, Check.DDP_OPTIONS, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)

@@ -23,6 +23,7 @@ ARGUMENTS: dict[Check, dict[str, object]] = {
     Check.MANY_STEPS: {"kind": "mixed", "steps": 300, "seed": 0},
     Check.WIRE: {},
     Check.LARGE: {},
+    Check.EMBEDDING: {},
     Check.ERROR_FEEDBACK: {"option": "bucket_1kb"},
     Check.UNBIASED: {},
 }
@@ -51,8 +52,9 @@ def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: Check)
     assert ask(three_ranks, check, hook, TWO, **ARGUMENTS[check]) == []
 
 
-def test_a_large_bucket_is_no_fault(three_ranks: RankSets) -> None:
-    assert ask(three_ranks, Check.LARGE, SOUND[0], TWO) == []
+@pytest.mark.parametrize("check", [Check.LARGE, Check.EMBEDDING], ids=short)
+def test_a_large_bucket_is_no_fault(three_ranks: RankSets, check: Check) -> None:
+    assert ask(three_ranks, check, SOUND[0], TWO) == []
 
 
 @pytest.mark.parametrize("hook", SOUND[-2:], ids=short)

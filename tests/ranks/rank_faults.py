@@ -156,6 +156,13 @@ def calls_another_collective(ctx: RankContext) -> None:
     total(ctx)
 
 
+def gathers_in_another_order(ctx: RankContext) -> None:
+    """Rank 1 gathers little and then much, rank 0 much and then little: gloo ends the process that gets too much."""
+    for elements in (10, 10_000) if ctx.rank == 1 else (10_000, 10):
+        mine = torch.zeros(elements)
+        distributed.all_gather([torch.empty_like(mine) for _ in range(distributed.get_world_size())], mine)
+
+
 def _channel() -> Channel:
     """Return this rank's end of the channel, from the frame of its main loop."""
     frame = sys._getframe()

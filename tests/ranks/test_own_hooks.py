@@ -53,9 +53,9 @@ def test_a_hook_that_breaks_a_rule_is_reported_by_name(two_ranks: RankSets, name
 
 
 def test_another_dtype_is_reported_for_16_bit_gradients_too(two_ranks: RankSets) -> None:
-    arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "float16", "option": "default"}
+    arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "other_dtypes", "option": "default"}
     error = raised(two_ranks, Check.SCENARIO.path, {**arguments, "kinds": ["normal"], "seed": 0})
-    assert "it returns torch.float32, the bucket holds torch.float16" in error
+    assert "it returns torch.float32, the bucket holds torch.bfloat16" in error
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:
@@ -113,7 +113,9 @@ def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSe
 def test_a_multiple_of_the_mean_is_named_with_its_likely_reason(two_ranks: RankSets, hook: str, reason: str) -> None:
     shapes = {**CHECK, "shapes": [[200, 100]]}
     first, *_ = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:{hook}", **shapes))
-    assert re.fullmatch(rf"(rank \d, )?\w+, step \d: {re.escape(reason)}parameter 0, element \d+ is .*", first)
+    assert re.fullmatch(
+        rf"(rank \d, )?\w+, step \d: {re.escape(reason)}parameter 0, element \d+ \(float32\) is .*", first
+    )
 
 
 def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:

@@ -19,7 +19,10 @@ def failure(kind: Kind, message: str, doing: str = "") -> RankFailure:
 
 def check(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[str]]:
     name = str(arguments.get("hook")).rpartition(":")[2]
-    if name == "raises_for_float16" and "float16" in (arguments.get("dtype"), arguments.get("scenario")):
+    if name == "raises_for_float16" and (arguments.get("dtype"), arguments.get("scenario")) in (
+        ("float16", None),
+        (None, "other_dtypes"),
+    ):
         raise failure("exception", RAISED.format(name))
     if name == "hangs_where_it_has_nothing_to_send" and arguments.get("kinds") == ["one_rank_only"]:
         raise failure("hang", HUNG)
