@@ -24,8 +24,9 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler is not inherited: this process still lives on
 
 
-# Folders of tests that start processes or simulate many runs; the others are `pytest tests -m "not slow"`.
-SLOW = ("e2e", "mutants", "ranks", "studies")
+# Folders of tests that start processes or simulate many runs; the others are `pytest tests -m "not slow"`. An extra has
+# them in its own folder.
+SLOW = {"e2e", "mutants", "ranks", "studies"}
 
 
 # Of a whole run: one more than two cores, because many tests wait.
@@ -63,7 +64,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow by its folder."""
     for item in items:
-        if item.path.is_relative_to(_HERE) and item.path.relative_to(_HERE).parts[0] in SLOW:
+        parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ("",)
+        if parts[2 if parts[0] == "extras" else 0] in SLOW:
             item.add_marker("slow")
 
 

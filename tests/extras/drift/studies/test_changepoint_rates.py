@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.stats import changepoints
-from tests.nightly_records import changes_in, nights
+from fixtures.extras.drift import changepoints
+from tests.extras.drift.simulated_nights import changes_in, nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 

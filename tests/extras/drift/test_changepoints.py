@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from fixtures.stats.changepoints import Series, find_changes, min_nights
-from tests.nightly_records import Logs, changes_in, nights
+from fixtures.extras.drift.changepoints import Series, find_changes, min_nights
+from tests.extras.drift.simulated_nights import Logs, changes_in, nights
 
 pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
 
