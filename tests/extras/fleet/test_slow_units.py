@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from fixtures.stats.slow_units import Family, Runs, find_slow, within_hosts
+from fixtures.extras.fleet.slow_units import Family, Runs, find_slow, within_hosts
 from studies.fleet_simulation import Noise, Planted, counted, noises
 
 
