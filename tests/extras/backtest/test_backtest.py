@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.__main__ import main
-from fixtures.records.backtest import Rule, backtest
-from fixtures.report.backtest import backtest_lines, summary
+from fixtures.extras.backtest.replay_lines import backtest_lines, summary
+from fixtures.extras.backtest.replays import Rule, backtest
 
 BASELINES = Path(__file__).parents[3] / "baselines"
 NVLINK, FOUR, SHM = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18", "2x-nvidia-h200-nv18-shm"
