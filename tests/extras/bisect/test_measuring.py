@@ -10,7 +10,7 @@ from tests.command_line import ROOT
 INTERRUPTED_AFTER_THE_FORK = """
 import os, signal, sys
 from pathlib import Path
-from fixtures.session.bisection import _run
+from fixtures.extras.bisect.measuring import _run
 
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
 try:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from fixtures.launch.commits import Commit
-from fixtures.report.bisect_command import _search, chosen
-from fixtures.session.bisection import PERF
-from fixtures.stats.bisection import NotRunnable, Search
+from fixtures.extras.bisect.bisection import NotRunnable, Search
+from fixtures.extras.bisect.command import _search, chosen
+from fixtures.extras.bisect.commits import Commit
+from fixtures.extras.bisect.measuring import PERF
 
 HISTORY = [
     Commit(name=f"{position:010d}", author="A. Author, 2026-11-01", subject=f"change {position}")

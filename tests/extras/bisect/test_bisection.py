@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fixtures.stats.bisection import (
+from fixtures.extras.bisect.bisection import (
     SURE_COMMIT,
     Comparison,
     NotRunnable,

@@ -44,7 +44,7 @@ workload = Workload(name="job", batch_size=2, model=model, sample=sample, loss=l
 """
 FAST, SLOW, BROKEN = JOB.replace("SLEEP_S", "0.02"), JOB.replace("SLEEP_S", "0.06"), "import no_such_dependency"
 SEARCH = (OWN, "--pairs=2", "-k", "1cpu-ddp]")
-FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", "-p", "tests.runs.bisected_ranks")
+FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", "-p", "tests.extras.bisect.bisected_ranks")
 
 
 @pytest.fixture(scope="module")

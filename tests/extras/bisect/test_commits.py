@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch import commits
-from fixtures.launch.commits import BadHistory, commits_between, releases_between, releases_of
+from fixtures.extras.bisect import commits
+from fixtures.extras.bisect.commits import BadHistory, commits_between, releases_between, releases_of
 
 
 def git(top: Path, *arguments: str) -> str:
