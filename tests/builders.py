@@ -44,7 +44,6 @@ SETTINGS = Settings(
     report=None,
     nsys=None,
     wide=False,
-    doctor=False,
     tune=False,
     tune_minutes=15,
     allow=(),

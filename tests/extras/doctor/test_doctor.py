@@ -10,15 +10,19 @@ import pynvml
 import pytest
 
 from tests.command_line import Outcome
+from tests.extras.doctor.fake_host import host, write_host
 from tests.fake_gpus import machine
-from tests.fake_host import write_host
 from tests.forked import perf
 
+DOCTOR = ("perf", "--doctor", "-p", "tests.fake_gpus", "-p", "tests.extras.doctor.fake_host")
 
-def doctor(tmp_path: Path, files: dict[str, str] | None = None, *arguments: str, **injected: Any) -> Outcome:
-    root = write_host(tmp_path / "root", files)
-    variables = machine(root=str(root), **injected) | {"TMPDIR": str(tmp_path)}
-    return perf(tmp_path / "storage", "perf", "--doctor", "-p", "tests.fake_gpus", *arguments, variables=variables)
+
+def doctor(
+    tmp_path: Path, files: dict[str, str] | None = None, *arguments: str, shm_mb: int = 16_384, **injected: Any
+) -> Outcome:
+    there = host(write_host(tmp_path / "root", files), shm_mb=shm_mb)
+    variables = machine(**injected) | there | {"TMPDIR": str(tmp_path)}
+    return perf(tmp_path / "storage", *DOCTOR, *arguments, variables=variables)
 
 
 def test_a_healthy_machine_is_fit(tmp_path: Path) -> None:
@@ -99,8 +103,8 @@ def test_nothing_is_collected_or_measured(tmp_path: Path) -> None:
 
 
 def test_gpus_that_cannot_be_measured_are_a_finding(tmp_path: Path) -> None:
-    root = write_host(tmp_path / "root")
-    variables = machine(root=str(root)) | {"CUDA_VISIBLE_DEVICES": "9", "TMPDIR": str(tmp_path)}
-    outcome = perf(tmp_path, "perf", "--doctor", "-p", "tests.fake_gpus", variables=variables)
+    there = host(write_host(tmp_path / "root"))
+    variables = machine() | there | {"CUDA_VISIBLE_DEVICES": "9", "TMPDIR": str(tmp_path)}
+    outcome = perf(tmp_path, *DOCTOR, variables=variables)
     assert outcome.exit_code == 1, outcome.errors
     assert "unfit: CUDA_VISIBLE_DEVICES=9 shows none of the 4 GPUs of this machine" in outcome.unwrapped

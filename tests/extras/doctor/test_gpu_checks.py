@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fixtures.machine.doctor import findings
-from fixtures.machine.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
-from fixtures.machine.gpu_condition import GpuCondition, pci_address
+from fixtures.extras.doctor.findings import findings
+from fixtures.extras.doctor.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
+from fixtures.extras.doctor.gpu_condition import GpuCondition, pci_address
+from fixtures.extras.doctor.host_checks import Host
 from fixtures.machine.gpu_settings import GpuSettings
 from fixtures.machine.gpu_state import OtherProcess, Reading
-from fixtures.machine.host_checks import Host
-from tests.fake_host import write_host
+from tests.extras.doctor.fake_host import write_host
 from tests.unit.machine.test_gpu_links import B200, H100_NVL
 
 QUIET = GpuCondition(

@@ -1,9 +1,9 @@
 """What ``--doctor`` prints."""
 
-from fixtures.machine.doctor import Check, Finding
-from fixtures.machine.gpu_checks import GPU_CHECKS
-from fixtures.machine.host_checks import HOST_CHECKS
-from fixtures.report.doctor import doctor_lines
+from fixtures.extras.doctor.findings import Check, Finding
+from fixtures.extras.doctor.gpu_checks import GPU_CHECKS
+from fixtures.extras.doctor.host_checks import HOST_CHECKS
+from fixtures.extras.doctor.plugin import doctor_lines
 
 FIT = Finding(check="swap", grade="ok", fact="no swap", costs="", advice="")
 SLOWER = Finding(check="power", grade="warning", fact="power limit 1 W of 2 W", costs="low clocks", advice="raise it")

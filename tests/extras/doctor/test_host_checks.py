@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.machine.doctor import Finding, findings
-from fixtures.machine.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
-from tests.fake_host import write_host
+from fixtures.extras.doctor.findings import Finding, findings
+from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
+from tests.extras.doctor.fake_host import write_host
 
 
 def host(root: Path, *, gpus: int = 4) -> Host:
