@@ -23,7 +23,7 @@ FLOORS = (
     ("report",),
 )
 # Where torch may be imported at the top of a module: code that runs inside a rank.
-IN_A_RANK = ("fixtures.ranks.", "fixtures.gradients.checks.", "fixtures.gradients.upstream.")
+IN_A_RANK = ("fixtures.ranks.", "fixtures.gradients.checks.", "fixtures.extras.torch_bugs.reproducers.")
 _BEGIN, _END = "<!-- rooms: written by python -m tests.rooms -->", "<!-- end of rooms -->"
 
 

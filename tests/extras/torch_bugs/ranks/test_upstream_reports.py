@@ -2,12 +2,12 @@
 
 import pytest
 
-from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
+from fixtures.extras.torch_bugs.upstream_bugs import UPSTREAM_BUGS
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.worlds import World
-from tests.ranks.rank_reports import REPORTS
+from tests.extras.torch_bugs.ranks.rank_reports import REPORTS
 
 NAMES = sorted(file.stem for file in REPORTS.glob("*.md") if file.stem != "README")
 TWO = World(backend="gloo", size=2)
@@ -17,7 +17,7 @@ TWO = World(backend="gloo", size=2)
 def test_a_report_shows_its_bug(two_ranks: RankSets, report: str) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     bug = UPSTREAM_BUGS[report]
-    shown = any(ranks.run(TWO, "tests.ranks.rank_reports:shows", {"report": report}, doing=report))
+    shown = any(ranks.run(TWO, "tests.extras.torch_bugs.ranks.rank_reports:shows", {"report": report}, doing=report))
     assert shown == bug.there(torch_version())
 
 
