@@ -39,7 +39,6 @@ pytest_plugins = (
     "fixtures.gradients.tested_hooks",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
-    "fixtures.gradients.tuning",
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.report_option",

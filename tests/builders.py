@@ -44,9 +44,6 @@ SETTINGS = Settings(
     report=None,
     nsys=None,
     wide=False,
-    tune=False,
-    tune_minutes=15,
-    allow=(),
 )
 
 

@@ -11,7 +11,7 @@ measured in them or each has a network namespace, and with it a lock, of its own
 from xdist.scheduler import LoadScopeScheduling
 
 ONE_BY_ONE = (
-    "tests/e2e/",
+    *("tests/e2e/", "tests/extras/tune/e2e/"),
     *(
         f"tests/ranks/test_{name}.py"
         for name in (

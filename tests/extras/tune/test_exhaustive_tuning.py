@@ -1,7 +1,7 @@
 """The matrix that the search of --tune is compared with."""
 
 from studies.exhaustive_tuning import compared, matrix
-from tests.unit.matrix.test_candidates import named
+from tests.extras.tune.test_candidates import named
 
 
 def test_the_matrix_has_every_size_with_every_setting() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.command_line import Outcome
+from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG
 from tests.fake_gpus import machine
 from tests.forked import command, perf
 from tests.forked import pytest as forked_pytest
-from tests.runs.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG
 
 STEADY = "tests.workloads_for_tests:steady"
 FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
-WITH_GPUS = ("-p", "tests.fake_gpus", "-p", "tests.runs.tuned_ranks")
+WITH_GPUS = ("-p", "tests.fake_gpus", "-p", "tests.extras.tune.tuned_ranks")
 
 
 def tune(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> tuple[Outcome, dict[str, Any]]:
@@ -90,7 +90,7 @@ def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]
 
 def test_ranks_of_each_setting_are_started_once(tuned: tuple[Outcome, dict[str, Any]]) -> None:
     started = re.findall(r"^starting (.+) \.\.\.$", tuned[0].output, re.MULTILINE)
-    assert started == ["3 x 4 ranks", "8 x 4 ranks with settings of NCCL"]
+    assert started == ["3 x 4 ranks", "8 x 4 ranks with settings of NCCL or own hooks"]
 
 
 def test_lossy_hooks_and_autocast_are_tried_where_allowed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from fixtures.stats.tuning import LEAST_DIFFERENCES, Decision, Pass, Search, clipped, find_best, noise_of
+from fixtures.extras.tune.halving import LEAST_DIFFERENCES, Decision, Pass, Search, clipped, find_best, noise_of
 
 # Bucket size in MB, DDP's arguments, another setting of DDP, one of NCCL; the default has none.
 Config = tuple[int, str, str, str]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from fixtures.extras.tune.frameworks import FRAMEWORKS
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import find_config
-from fixtures.matrix.frameworks import FRAMEWORKS
 from fixtures.matrix.workloads import WORKLOADS
 
 VIT = WORKLOADS["vit_tiny"]

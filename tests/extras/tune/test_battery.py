@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from fixtures.gradients.tuning import Battery
+from fixtures.extras.tune.battery import Battery
+from fixtures.extras.tune.tuning import Cell
 from fixtures.launch.protocol import SmallProblemRequest, SmallProblemResult
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World, parse_world
-from fixtures.session.tuning import Cell
 
 CELL = Cell(
     reference="vit_tiny",

@@ -4,8 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from fixtures.matrix.candidates import DEFAULT, NAIVE, Candidate, Space, limit_of, refined
-from fixtures.matrix.config_names import Allowed
+from fixtures.extras.tune.candidates import DEFAULT, NAIVE, Allowed, Candidate, Space, limit_of, refined
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
