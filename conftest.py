@@ -20,7 +20,6 @@ if "ddp_perf.session.options" in sys.modules:
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
     "fixtures.session.options",
-    "fixtures.session.machines",
     "fixtures.session.settings",
     "fixtures.session.parametrization",
     "fixtures.session.collected",

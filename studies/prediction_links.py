@@ -22,11 +22,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from fixtures.extras.slow_link.link import Link, parse_rate
+from fixtures.extras.slow_link.rank_links import BehindLink, MeasuredLink, measure_link
 from fixtures.launch.protocol import TrainRequest, TransferRequest
-from fixtures.launch.rank_links import MeasuredLink, measure_link
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.link import Link, parse_rate
 from fixtures.matrix.transfers import TRANSFERS as ALL_TRANSFERS
 from fixtures.matrix.workloads import Workload
 from fixtures.matrix.worlds import World
@@ -91,10 +91,16 @@ def records_of(measured: MeasuredLink, rounds: int) -> dict[int, dict[str, Any]]
     last: dict[tuple[int, str], Any] = {}
     transfers: dict[tuple[int, str], list[float]] = {}
     sets = RankSets(
-        imports=["studies.prediction_links"], launches=1, size=4, on_gpu=False, rank_timeout_s=300, on_message=print
+        imports=["studies.prediction_links"],
+        launches=1,
+        size=4,
+        on_gpu=False,
+        rank_timeout_s=300,
+        on_message=print,
+        starter=BehindLink(link),
     )
     try:
-        (ranks,) = sets.of(INTERCONNECTS["native"].behind(link))
+        (ranks,) = sets.of(INTERCONNECTS["native"])
         for _ in range(rounds):
             for size, world in WORLDS.items():
                 for name in TRANSFERS:

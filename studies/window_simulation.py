@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.ab_test import PRIOR_DEGREES
+from fixtures.stats.paired_test import PRIOR_DEGREES
 from fixtures.stats.stopping_rule import block_sizes, interval_rank, max_steps_in_time
 from studies.calibration import Priors, rule
 

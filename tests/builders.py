@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from fixtures.launch.processes import OnThisMachine
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -17,14 +18,13 @@ from fixtures.stats.verdict import judge
 
 SETTINGS = Settings(
     gpus=Gpus(),
+    starter=OnThisMachine(),
     instance="8x-nvidia-h200-nv18",
     worlds=worlds_of(8),
     precisions=("fp32",),
     workloads=WORKLOADS,
     hooks={},
     interconnects=INTERCONNECTS,
-    link=None,
-    link_delay_s=0.0,
     references=False,
     quick=False,
     launches=1,
@@ -36,13 +36,12 @@ SETTINGS = Settings(
     recheck_s=60,
     against_build=None,
     against_env={},
-    max_pairs=10,
+    max_pairs=12,
     require_baseline=False,
     sensitivity_percent=None,
     explain="failures",
     traces=None,
     report=None,
-    nsys=None,
     wide=False,
 )
 

@@ -11,16 +11,17 @@ measured in them or each has a network namespace, and with it a lock, of its own
 from xdist.scheduler import LoadScopeScheduling
 
 ONE_BY_ONE = (
-    *("tests/e2e/", "tests/extras/tune/e2e/"),
+    "tests/e2e/",
+    *("tests/extras/nsys/e2e/", "tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
     *(
         f"tests/ranks/test_{name}.py"
         for name in (
-            *("canaries", "feed", "link", "one_at_a_time", "planted", "preflight"),
+            *("canaries", "feed", "one_at_a_time", "planted", "preflight"),
             *("profiled_ranks", "transfers", "window"),
         )
     ),
 )
-NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption", "machines", "slurm"))
+NOT_ONE_BY_ONE = tuple(f"tests/e2e/test_{name}.py" for name in ("extras", "interruption"))
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types

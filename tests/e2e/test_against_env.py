@@ -16,7 +16,7 @@ def test_a_variable_that_makes_steps_longer_is_measured_on_the_other_side_alone(
         *("--launches=2", "--max-pairs=2", "--false-alarms=50", f"--benchmark-json={tmp_path / 'run.json'}"),
     )
     assert outcome.exit_code == 0, outcome.output
-    assert f"starting 2 x 2 ranks with {STEP_MS}=80 ..." in outcome.output
+    assert f"starting 2 x 2 ranks and 2 x 2 ranks with {STEP_MS}=80 ..." in outcome.output
     assert f"without against with {STEP_MS}=80: 1 faster\n" in outcome.output
     assert f"differences between the two environments: {STEP_MS} 80 -> unset\n" in outcome.output
     row = r"test_scaling\[steady-2cpu-ddp\] +\d\d\.\d\d +\d{2,3}\.\d\d +\d\d\.\d\d faster +[\d.]+ .* +2 +faster"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ import pytest
 
 from fixtures.launch import reaper
 from fixtures.launch.faults import Kind, RankFailure
-from fixtures.launch.nsys_command import profile_command
 from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets, Variables, share_out
@@ -31,8 +31,6 @@ ONE = World(backend="gloo", size=1)
 TWO = World(backend="gloo", size=2)
 VARIABLES = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 PATIENCE_S = 60.0
-# Stand-in for Nsight Systems: runs the program after its options, the first argument that is a path.
-NSYS = '#!/bin/sh\nwhile :; do case "$1" in profile|--*) shift;; *) exec "$@";; esac; done\n'
 # For ranks that hang on purpose.
 LITTLE_PATIENCE_S = 1.5
 
@@ -325,24 +323,33 @@ def test_a_rank_that_hangs_in_a_measured_step_is_reported_with_the_step(ranks: R
     assert "in _hanging_loss" in str(failure.value)
 
 
-@pytest.mark.parametrize("kind", ["measured", "profiled", "below nsys"])
-def test_interconnects_take_turns_in_any_order(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "nsys").write_text(NSYS)
-    (tmp_path / "nsys").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    profile_command.cache_clear()
+@contextmanager
+def in_a_shell(folder: Path, rank: int) -> Iterator[None]:
+    """A program that starts ranks."""
+    python = os.fsdecode(spawn.get_executable())
+    script = folder / f"start-{rank}"
+    script.write_text(f'#!/bin/sh\n{python} "$@"\n')
+    script.chmod(0o700)
+    spawn.set_executable(str(script))
+    try:
+        yield
+    finally:
+        spawn.set_executable(python)
+
+
+@pytest.mark.parametrize("kind", ["measured", "profiled", "in a shell"])
+def test_interconnects_take_turns_in_any_order(kind: str) -> None:
     sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
 
     def of(interconnect: Interconnect) -> RankSet:
         return {
             "measured": lambda: sets.of(interconnect)[0],
             "profiled": lambda: sets.profiled(interconnect),
-            "below nsys": lambda: sets.under_nsys(interconnect),
+            "in a shell": lambda: sets.through(in_a_shell, interconnect, name="shell"),
         }[kind]()
 
     with closing(sets):
         pids = [run(of(INTERCONNECTS[name]), ONE, "pid")[0] for name in ("native", "shm", "native", "net", "shm")]
-    profile_command.cache_clear()
     assert len(set(pids)) == 5
 
 

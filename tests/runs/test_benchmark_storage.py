@@ -13,7 +13,6 @@ import pytest
 from tests.command_line import QUICK, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.forked import pytest as forked_pytest
-from tests.machines import require_namespaces
 from tests.saved_records import Record, edit, forget_canaries, ids_in, records_of
 from tests.workloads_for_tests import STEP_MS
 
@@ -111,21 +110,6 @@ def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]
         "topology",
         "variables",
     }
-
-
-def test_a_record_behind_a_link_is_of_another_instance(first: tuple[Outcome, Path], storage: Path) -> None:
-    require_namespaces()
-    (instance,) = (folder.name for folder in storage.iterdir())
-    linked = pytest_perf(
-        storage, *SCALING, "-k", "single", "--link", "0.1gbit", "--benchmark-save=linked", variables=STEADY
-    )
-    assert linked.exit_code == 0, linked.output + linked.errors
-    assert "each rank behind a link of 100mbit; measured " in linked.output
-    assert f"verdict: 1 without a baseline for {instance}-link_100mbit (1 measured test); " in linked.output
-    record = json.loads((storage / f"{instance}-link_100mbit" / "0001_linked.json").read_text())
-    assert record["instance"] == f"{instance}-link_100mbit"
-    assert 0.85e8 < record["link"]["data_bits_per_s"] < 1.05e8
-    assert "link" not in json.loads((storage / instance / "0001_first.json").read_text())
 
 
 def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Path) -> None:

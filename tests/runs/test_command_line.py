@@ -9,7 +9,6 @@ import pytest
 
 from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, run
 from tests.forked import perf as pytest_perf
-from tests.machines import require_namespaces
 from tests.recordings import ddp_steps
 
 WORKLOADS = "tests.workloads_for_tests"
@@ -206,11 +205,6 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ),
         ("--benchmark-group-by=config", "--benchmark-group-by config: there are group, name, func, "),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
-        ("--link fast", "--link 'fast': a rate is a number with kbit, mbit or gbit, such as 1gbit or 2.5gbit"),
-        ("--link 0gbit", "--link 0gbit: the slowest link is 1mbit"),
-        ("--link 1gbit --link-delay 5", "--link-delay '5': a delay is a number with us, ms or s, such as 50us"),
-        ("--link 1gbit --link-delay 0ms", "--link-delay 0ms: a delay is over 0 and at most 1s"),
-        ("--link-delay 50us", "--link-delay 50us needs a link: add its rate, as in --link 1gbit"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
     ],
@@ -223,14 +217,6 @@ def test_wrong_input_is_reported_in_one_line(
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: --")
     assert complaint in line
-
-
-def test_a_link_that_this_machine_cannot_fill_ends_the_run(no_storage: Path) -> None:
-    require_namespaces()
-    outcome = pytest_perf(no_storage, "perf", "--link", "900gbit")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    (line,) = outcome.errors.strip().splitlines()
-    assert re.match(r"ERROR: --link 900gbit: .*carries \d", line), line
 
 
 def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:

@@ -1,5 +1,6 @@
 """The part of the report on an A/B test: the words for two environments, and what NCCL's log shows of a variable."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from fixtures.machine.nccl_log import Fingerprint
 from fixtures.report.against import against_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.run_state import Judged, Run
-from fixtures.stats.ab_test import judge_pairs
+from fixtures.stats.ab_test import judge_sides
 from tests.builders import SETTINGS, launch, measured, unwrapped
 
 Variables = Mapping[str, str]
@@ -24,7 +25,7 @@ def printed(given: dict[str, str], without: Variables | None, with_: Variables |
             for logged in (without, with_)
         )
     )
-    verdict, interval = judge_pairs([0.5] * 3)
+    verdict, interval = judge_sides([1.6, 1.61, 1.62], [1.0, 1.01, 1.02])
     run = Run(settings=replace(SETTINGS, against_env=given))
     run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
         measurement=own,
@@ -88,3 +89,33 @@ def test_what_nccls_log_shows_is_reported(
 ) -> None:
     lines = unwrapped(printed(given, without, with_))
     assert lines[3 : next(n for n, line in enumerate(lines) if line.startswith("test "))] == says
+
+
+def rows_of(own_s: list[float], other_s: list[float]) -> str:
+    own, other = (measured("ddp", 0, launches=tuple(launch(time) for time in side)) for side in (own_s, other_s))
+    verdict, interval = judge_sides(own_s, other_s)
+    run = Run(settings=replace(SETTINGS, against_env={"NOTHING": "1"}))
+    run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
+        measurement=own,
+        verdict=verdict,
+        pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),
+    )
+    return "\n".join(unwrapped(against_lines(run)))
+
+
+def test_launches_left_out_are_named_and_are_not_in_the_times() -> None:
+    text = rows_of([1.0, 1.001, 1.0, 1.001, 1.0, 1.08], [1.0, 1.001] * 3)
+    assert "without against with NOTHING=1: 1 ok (no difference of 1 %)\n" in text
+    assert "without: 1 of 6 launches left out: 7.9 % slower than the others" in text
+    assert re.search(r"test_throughput\[ddp\] +1000\.\d\d +1000\.\d\d ", text), text
+
+
+def test_an_undecided_test_says_what_would_decide() -> None:
+    text = rows_of([1.02, 1.03, 1.04], [1.0, 1.01, 1.02])
+    assert re.search(r"test_throughput\[ddp\]: 1\.98 % slower \(.*; it takes a change over \d\.\d\d %, ", text), text
+
+
+def test_a_quick_ab_test_is_judged() -> None:
+    quick = replace(SETTINGS, quick=True)
+    assert not quick.judges
+    assert replace(quick, against_env={"NOTHING": "1"}).judges

@@ -449,7 +449,13 @@ def test_the_program_is_named_as_it_was_typed(command: list[str], said: str, tmp
     """With bin/ on PATH."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    script = f"#!{sys.executable}\nfrom fixtures.report.recording import program_as_typed\nprint(*program_as_typed())\n"
+    script = f"""#!{sys.executable}
+import os, sys
+sys.modules.pop("pytest", None)  # this script's package, in place of pytest's
+sys.path[:] = [entry for entry in sys.path if not os.path.abspath(entry).startswith({str(tmp_path)!r})]
+from fixtures.report.recording import program_as_typed
+print(*program_as_typed())
+"""
     (tmp_path / "bin" / "pytest").write_text(script)
     (tmp_path / "bin" / "pytest").chmod(0o755)
     (tmp_path / "pytest").mkdir()

@@ -8,7 +8,7 @@ from fixtures.session.options import OPTIONS, Option, check_values
 from fixtures.session.settings import Settings
 
 # Found on the machine, not set by an option.
-DETECTED = {"gpus", "machines", "worlds"}
+DETECTED = {"gpus", "starter", "worlds"}
 
 
 def test_every_field_of_the_settings_is_set_by_one_option() -> None:

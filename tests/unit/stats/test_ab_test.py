@@ -1,112 +1,86 @@
-"""A/B test of two builds: formula, prior, words, and error rates by simulation."""
+"""A/B test: Yuen's test of trimmed means, and the words for its results."""
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.stats.ab_test import Prior, estimate_prior, judge_pairs
+from fixtures.stats.ab_test import Side, judge_sides
+
+QUIET = [1.0, 1.001, 0.999]
 
 
-def test_the_threshold_follows_the_formula() -> None:
-    differences = [0.02, 0.03, 0.01]
-    s = math.sqrt((4 * 0.01**2 + 2 * 0.01**2) / 6 / 3)
-    verdict, (low, high) = judge_pairs(differences, prior=Prior(spread=0.01, known=True), tests=10, looks=8)
-    assert verdict.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 80, 6) * s))
-    assert low == pytest.approx(100 * math.expm1(0.02 - stats.t.ppf(0.975, 6) * s))
-    assert high == pytest.approx(100 * math.expm1(0.02 + stats.t.ppf(0.975, 6) * s))
-
-
-@pytest.mark.parametrize(
-    ("differences", "word"),
-    [
-        ([0.3, 0.31, 0.29], "slower"),
-        ([-0.3, -0.31, -0.29], "faster"),
-        ([0.0] * 20, "ok"),
-        ([0.02, 0.0, 0.01], "undecided"),
-        ([0.02], "undecided"),
-    ],
-)
-def test_each_kind_of_change_has_its_word(differences: list[float], word: str) -> None:
-    assert judge_pairs(differences)[0].word == word
-
-
-def test_a_significant_but_small_change_is_ok() -> None:
-    verdict, _ = judge_pairs([0.005] * 30, prior=Prior(spread=0.0005, known=True))
-    assert verdict.word == "ok"
-
-
-def test_swapping_the_builds_negates_the_change() -> None:
-    verdict, (low, high) = judge_pairs([0.02, 0.03, 0.05])
-    other, (other_low, other_high) = judge_pairs([-0.02, -0.03, -0.05])
-    logs = [math.log1p((side.change_percent or 0) / 100) for side in (verdict, other)]
-    assert logs == pytest.approx([0.1 / 3, -0.1 / 3])
-    assert (math.log1p(low / 100), math.log1p(high / 100)) == pytest.approx(
-        (-math.log1p(other_high / 100), -math.log1p(other_low / 100))
+@pytest.mark.parametrize("launches", [3, 6, 9, 12])
+def test_the_test_is_that_of_scipy(launches: int) -> None:
+    rng = np.random.default_rng(launches)
+    own, other = (np.exp(0.01 * rng.standard_normal(launches) + change) for change in (0.02, 0.0))
+    verdict, (low, high) = judge_sides(list(own), list(other))
+    expected = stats.ttest_ind(
+        np.log(own), np.log(other), equal_var=False, trim=launches // 4 / launches, alternative="greater"
+    )
+    assert verdict.p_value == pytest.approx(expected.pvalue)
+    assert math.log1p(low / 100) + math.log1p(high / 100) == pytest.approx(
+        2 * math.log1p((verdict.change_percent or 0) / 100)
     )
 
 
-def test_judging_without_a_pair_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no pair"):
-        judge_pairs([])
+@pytest.mark.parametrize(
+    ("own", "word", "reason"),
+    [
+        ([1.3 * time for time in QUIET], "slower", "slower by 30.00 % than the other build (95 % interval "),
+        ([0.7 * time for time in QUIET], "faster", "faster by 30.00 % than the other build (95 % interval "),
+        (QUIET, "ok", "no difference of 1 %: 0.00 % (95 % interval "),
+        ([1.01, 1.02, 1.03], "undecided", "; it takes a change over "),
+        ([0.5, 1.0, 2.0], "undecided", "; it takes more launches, or an interval within 1 %, to decide: "),
+    ],
+)
+def test_each_kind_of_change_has_its_words(own: list[float], word: str, reason: str) -> None:
+    verdict, _ = judge_sides(own, QUIET)
+    assert verdict.word == word
+    assert reason in verdict.reason
 
 
-def test_the_prior_is_the_pooled_spread_once_earlier_tests_have_enough_pairs() -> None:
-    pair = [0.001, -0.001]
-    assert estimate_prior([pair] * 6, pair) == Prior(spread=0.01, known=False)
-    enough, known = estimate_prior([pair] * 7, pair), estimate_prior([pair] * 8, pair)
-    assert [enough.known, known.known] == [False, True]
-    assert [enough.spread, known.spread] == pytest.approx([math.sqrt(2e-6)] * 2)
+def test_an_undecided_test_whose_interval_is_above_zero_names_the_change_that_decides() -> None:
+    verdict, (low, _) = judge_sides([1.018, 1.02, 1.024], QUIET, looks=4, tests=10)
+    assert verdict.word == "undecided"
+    assert low > 0
+    assert f"it takes a change over {verdict.threshold_percent:.2f} %" in verdict.reason
 
 
-def test_one_disturbed_launch_does_not_hide_slowdowns_of_later_tests() -> None:
-    """Measured on two H200s through host memory: A/A pairs, and pairs with 900 us (0.94 %) more in each step."""
-    equal = [[-0.0040, 0.0033, 0.0033], [-0.0056, 0.0006, 0.0021], [0.1136, -0.0001, 0.0027], [0.0014, 0.0009, 0.0006]]
-    equal += [[0.0017, 0.0029, 0.0010], [-0.0005, -0.0013, 0.0005]]
-    planted = [0.0094, 0.0081, 0.0098]
-    prior = estimate_prior(equal, planted)
-    assert prior.known
-    assert prior.spread < 0.004 < estimate_prior(equal[:3], equal[2]).spread
-    assert judge_pairs(planted, prior=prior, tests=12, min_slowdown_percent=0.5)[0].word == "slower"
+def test_a_significant_but_small_change_is_ok() -> None:
+    assert judge_sides([1.0051, 1.005, 1.0049] * 3, QUIET * 3)[0].word == "ok"
 
 
-def test_frequent_disturbances_count_as_noise_of_the_machine() -> None:
-    quiet, disturbed = [0.001, -0.001, 0.0], [0.1, -0.001, 0.0]
-    assert estimate_prior([*[quiet] * 20, disturbed], quiet).spread == pytest.approx(0.001, rel=0.1)
-    assert estimate_prior([*[quiet] * 20, disturbed, disturbed], quiet).spread > 0.01
+def test_swapping_the_sides_negates_the_change() -> None:
+    verdict, (low, high) = judge_sides([1.02, 1.03, 1.05], QUIET)
+    other, (other_low, other_high) = judge_sides(QUIET, [1.02, 1.03, 1.05])
+    pairs = [(verdict.change_percent, other.change_percent), (low, other_high), (high, other_low)]
+    for one, opposite in pairs:
+        assert math.log1p((one or 0) / 100) == pytest.approx(-math.log1p((opposite or 0) / 100))
 
 
-@pytest.mark.parametrize(("times", "known"), [(1.2, True), (1.4, False)])
-def test_a_test_noisier_than_the_earlier_ones_is_judged_without_the_prior_too(times: float, known: bool) -> None:
-    """The 75 % quantile of F for 2 and 8 degrees of freedom is 1.66."""
-    pair = [0.001, -0.001]
-    own = [0.001 * math.sqrt(2) * times * z for z in (-1, 0, 1)]
-    assert estimate_prior([pair] * 8, own).known == known
+@pytest.mark.parametrize(("change", "word"), [(1.0, "ok"), (1.03, "slower")])
+def test_one_slow_process_a_side_neither_decides_nor_keeps_a_test_undecided(change: float, word: str) -> None:
+    own = [change * time for time in (*QUIET, *QUIET[:2], 1.08)]
+    assert judge_sides(own, QUIET * 2, looks=4)[0].word == word
+    assert judge_sides(own, [*QUIET, *QUIET[:2], 1.12], looks=4)[0].word == word
+    assert judge_sides([change, 1.001 * change, 1.08 * change], QUIET, looks=4)[0].word == "undecided"
+    assert Side.of(own).outlying_percent == pytest.approx((8.0,), abs=0.1)
 
 
-def test_a_noisy_first_test_raises_the_prior() -> None:
-    assert estimate_prior([], [0.1, -0.1]).spread == pytest.approx(math.sqrt(0.02))
-    assert estimate_prior([], [0.1]).spread == 0.01
+def test_a_launch_at_the_end_of_a_spread_is_not_called_outlying() -> None:
+    assert Side.of([1.0, 1.02, 1.04, 1.06, 1.08, 1.1]).outlying_percent == ()
 
 
-def test_while_the_prior_is_unknown_the_pairs_must_be_significant_without_it() -> None:
-    differences = [0.08, 0.03, 0.07]
-    s = stats.sem(differences)
-    alone, (low, _) = judge_pairs(differences, looks=8)
-    assert alone.word == "undecided"
-    assert alone.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 8, 2) * s))
-    assert alone.p_value == pytest.approx(stats.t.sf(0.06 / s, 2))
-    assert low == pytest.approx(100 * math.expm1(0.06 - stats.t.ppf(0.975, 2) * s))
-    assert judge_pairs(differences, prior=Prior(known=True), looks=8)[0].word == "slower"
-
-
-def test_the_threshold_of_two_contradicting_pairs_is_bounded() -> None:
-    verdict, (low, high) = judge_pairs([0.5, -0.5], looks=8, false_alarms_percent=1e-6)
+def test_the_threshold_of_two_contradicting_launches_is_bounded() -> None:
+    verdict, (low, high) = judge_sides([0.5, 2.0], QUIET[:2], looks=8, false_alarms_percent=1e-6)
     assert verdict.word == "undecided"
     assert verdict.threshold_percent == pytest.approx(999_900)
     assert -100 < low < 0 < high < 1e7
 
 
-def test_one_pair_decides_only_if_the_prior_is_known() -> None:
-    assert judge_pairs([0.3])[0].word == "undecided"
-    assert judge_pairs([0.3], prior=Prior(known=True))[0].word == "slower"
+def test_one_launch_a_side_decides_nothing() -> None:
+    assert judge_sides([1.3], [1.0])[0].word == "undecided"
+    with pytest.raises(ValueError, match="no launch"):
+        judge_sides([], [])

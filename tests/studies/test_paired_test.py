@@ -1,4 +1,4 @@
-"""Error rates and power of the A/B test, from simulated runs."""
+"""Error rates and power of the moderated paired t-test, from simulated runs."""
 
 import math
 import random
@@ -6,7 +6,7 @@ import random
 import pytest
 from scipy import stats
 
-from fixtures.stats.ab_test import estimate_prior, judge_pairs
+from fixtures.stats.paired_test import estimate_prior, judge_pairs
 
 
 def run_of(tests: int, spreads: list[float], change: float, random_: random.Random) -> list[str]:

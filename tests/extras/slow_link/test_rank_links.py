@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.launch.rank_links import MeasuredLink
-from fixtures.matrix.link import Link
+from fixtures.extras.slow_link.link import Link
+from fixtures.extras.slow_link.rank_links import MeasuredLink
 
 
 @pytest.mark.parametrize(

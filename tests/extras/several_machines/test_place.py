@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.launch.place import BadMachines, Place, place_of
+from fixtures.extras.several_machines.place import BadMachines, Place, place_of
 
 SECOND = {
     "TORCHELASTIC_RUN_ID": "none",

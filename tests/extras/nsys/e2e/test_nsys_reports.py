@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch.nsys_command import profile_command, report_of
+from fixtures.extras.nsys.nsys_command import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
 from tests.saved_records import Record, infos, read
 
@@ -121,7 +121,7 @@ def test_nccl_is_traced_where_nsys_can(
 def test_a_report_that_was_not_imported_is_kept_as_it_is(tmp_path: Path) -> None:
     for name in ("report-7.qdstrm", "report-7.nsys-rep", "report-8.qdstrm"):
         (tmp_path / name).touch()
-    assert [report_of(tmp_path, pid) for pid in (7, 8, 9)] == [
+    assert [report_of(tmp_path, rank) for rank in (7, 8, 9)] == [
         tmp_path / "report-7.nsys-rep",
         tmp_path / "report-8.qdstrm",
         None,

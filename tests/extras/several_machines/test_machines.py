@@ -6,9 +6,9 @@ from threading import Thread
 
 import pytest
 
+from fixtures.extras.several_machines.connection import Listener, connect, interface_variables
+from fixtures.extras.several_machines.machines import LostMachine, Machine, differences
 from fixtures.launch.channel import Channel, Frame
-from fixtures.launch.connection import Listener, connect, interface_variables
-from fixtures.launch.machines import LostMachine, Machine, differences
 
 OURS = {
     "host": "a",

@@ -13,22 +13,23 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras.slow_link.link import Link
+from fixtures.extras.slow_link.link_setup import NoLink, _run
+from fixtures.extras.slow_link.rank_links import BehindLink, measure_link
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.link_setup import NoLink, _run
-from fixtures.launch.rank_links import measure_link
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.link import Link
 from fixtures.matrix.worlds import World
-from tests.machines import require_namespaces
+from tests.machines import ROOT, require_namespaces
 
-ROOT = Path(__file__).parents[2]
 RATE = 100 * 10**6
 LINK = Link(bits_per_s=RATE)
-BEHIND = INTERCONNECTS["native"].behind(LINK)
+NATIVE = INTERCONNECTS["native"]
 TWO = World(backend="gloo", size=2)
-MEASURES = "import sys; from fixtures.launch.rank_links import *; from fixtures.matrix.link import Link"
+PACKAGE = "fixtures.extras.slow_link"
+MEASURES = f"from {PACKAGE}.rank_links import *; from {PACKAGE}.link import Link"
 MEASURE = f"{MEASURES}; print(measure_link(Link(bits_per_s={RATE})).words)"
+IN_RANKS = "tests.extras.slow_link.ranks.rank_link"
 
 
 def qdiscs() -> str:
@@ -41,15 +42,17 @@ def qdiscs() -> str:
 def linked() -> Iterator[RankSets]:
     """Three ranks, each behind a link."""
     require_namespaces()
-    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(
+        launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None, starter=BehindLink(LINK)
+    )
     yield sets
     sets.close()
 
 
 def seconds(linked: RankSets, world: World, byte_count: int) -> float:
-    (ranks,) = linked.of(BEHIND)
+    (ranks,) = linked.of(NATIVE)
     arguments = {"byte_count": byte_count, "repeats": 3}
-    times = ranks.run(world, "tests.ranks.rank_link:shortest_all_reduce_s", arguments, doing="all-reduce")
+    times = ranks.run(world, f"{IN_RANKS}:shortest_all_reduce_s", arguments, doing="all-reduce")
     return float(max(times))
 
 
@@ -64,8 +67,8 @@ def test_an_all_reduce_takes_as_long_as_the_link_of_one_rank_needs(linked: RankS
 
 def test_a_rank_sees_its_own_interface_and_nothing_else_changes(linked: RankSets) -> None:
     here, shaped = socket.if_nameindex(), qdiscs()
-    (ranks,) = linked.of(BEHIND)
-    seen = ranks.run(TWO, "tests.ranks.rank_link:interfaces", {}, doing="looking")
+    (ranks,) = linked.of(NATIVE)
+    seen = ranks.run(TWO, f"{IN_RANKS}:interfaces", {}, doing="looking")
     assert seen == [["lo", "eth0"]] * 2
     assert socket.if_nameindex() == here
     assert qdiscs() == shaped
@@ -80,7 +83,7 @@ def namespaces_kept_open() -> list[str]:
 
 
 def test_the_links_are_gone_with_their_ranks(linked: RankSets) -> None:
-    (ranks,) = linked.of(BEHIND)
+    (ranks,) = linked.of(NATIVE)
     assert namespaces_kept_open()
     with pytest.raises(RankFailure):
         ranks.run(TWO, "os:no_such_function", {}, doing="failing")
@@ -103,13 +106,13 @@ def without_rights(*code: str) -> subprocess.CompletedProcess[str]:
 UNPRIVILEGED = """
 import json, os, subprocess, sys
 from fixtures.launch import reaper
-from fixtures.launch.rank_links import Network
-from tests.ranks.test_link import LINK
+from fixtures.extras.slow_link.rank_links import Network
+from tests.extras.slow_link.ranks.test_link import LINK
 
 INSIDE = '''
 import json, socket, sys
-from fixtures.launch.link_setup import enter
-enter(sys.argv[1:])
+from fixtures.extras.slow_link.link_setup import enter
+enter(*sys.argv[1:])
 print(json.dumps([name for _, name in socket.if_nameindex()]), flush=True)
 sys.stdin.read()
 '''

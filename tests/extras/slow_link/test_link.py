@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.matrix.link import BadLink, Link, parse_delay, parse_rate
+from fixtures.extras.slow_link.link import BadLink, Link, parse_delay, parse_rate
 
 
 @pytest.mark.parametrize(
