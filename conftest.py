@@ -38,8 +38,6 @@ pytest_plugins = (
     "fixtures.gradients.tested_hooks",
     "fixtures.gradients.training",
     "fixtures.gradients.graph_training",
-    "fixtures.gradients.tuning",
-    "fixtures.report.doctor",
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.report_option",

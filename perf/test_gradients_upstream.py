@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fixtures.gradients.cases.upstream_bugs import MOST_RANKS, UPSTREAM_BUGS, UpstreamBug
-from fixtures.gradients.left_out import on_gpus_only
+from fixtures.extras.torch_bugs.upstream_bugs import MOST_RANKS, UPSTREAM_BUGS, UpstreamBug, on_gpus_only
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
@@ -55,7 +54,7 @@ def wrong_results(
     try:
         results = ranks.run(
             World(backend=bug.backend, size=bug.ranks),
-            f"fixtures.gradients.upstream.{bug.reproducer}",
+            f"fixtures.extras.torch_bugs.reproducers.{bug.reproducer}",
             {"avoid": avoid},
             doing=f"{bug.name}{', avoided' if avoid else ''}",
         )

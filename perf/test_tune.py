@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.gradients.tuning import Tune
+from fixtures.extras.tune.plugin import Tune
 
 
 @pytest.mark.tunes

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from fixtures.stats.change_estimates import Change
-from fixtures.stats.changepoints import Series, find_changes
+from fixtures.extras.drift.change_estimates import Change
+from fixtures.extras.drift.changepoints import Series, find_changes
 
 Changes = list[list[Change]]
 

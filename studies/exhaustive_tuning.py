@@ -18,11 +18,11 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-from fixtures.matrix.candidates import DEFAULT, Candidate
+from fixtures.extras.tune import tuning
+from fixtures.extras.tune.candidates import DEFAULT, Candidate
+from fixtures.extras.tune.halving import Decision, Search
 from fixtures.matrix.config_names import FLAGS, VARIABLES, Words, parse
 from fixtures.matrix.configs import find_config
-from fixtures.session import tuning
-from fixtures.stats.tuning import Decision, Search
 
 # The best settings of one machine may be combined, so each flag goes with each variable.
 _FLAGS = ((), *((FLAGS[word],) for word in ("no_static_graph", "batched_copy")))

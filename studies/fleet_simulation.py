@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.records.fleet import families_of
-from fixtures.stats.slow_units import MIN_UNITS, Family, Runs, find_slow, within_hosts
+from fixtures.extras.fleet.families import families_of
+from fixtures.extras.fleet.slow_units import MIN_UNITS, Family, Runs, find_slow, within_hosts
 
 BASELINES = Path(__file__).parent.parent / "baselines"
 _GPU_CANARIES = ("matrix_product_4096", "device_to_device_copy_256mb", "host_to_device_copy_64mb")

@@ -43,10 +43,6 @@ SETTINGS = Settings(
     traces=None,
     report=None,
     wide=False,
-    doctor=False,
-    tune=False,
-    tune_minutes=15,
-    allow=(),
 )
 
 

@@ -7,14 +7,12 @@ the JSON object of ``machine``. What is not in the table NVML does not support.
 import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pynvml
 
 from fixtures.launch.protocol import CanaryRequest, CanaryResult
-from fixtures.machine import host_checks
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
@@ -40,13 +38,8 @@ def machine(
     neighbour_percent: int | None = None,
     slower: dict[str, float] | None = None,
     compute_mode: int = pynvml.NVML_COMPUTEMODE_DEFAULT,
-    root: str | None = None,
-    shm_mb: int = 16_384,
 ) -> dict[str, str]:
-    """The environment of a run on this machine. slower: canary -> factor of its time.
-
-    root: the folder that --doctor reads in place of /, as fake_host.py writes it. shm_mb: free in its /dev/shm.
-    """
+    """The environment of a run on this machine. slower: canary -> factor of its time."""
     given = {
         "name": name,
         "peer_to_peer": peer_to_peer,
@@ -55,8 +48,6 @@ def machine(
         "neighbour_percent": neighbour_percent,
         "slower": slower or {},
         "compute_mode": compute_mode,
-        "root": root,
-        "shm_mb": shm_mb,
     }
     return {FAKE_GPUS: json.dumps(given), "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(GPUS)))}
 
@@ -105,16 +96,6 @@ def _refuse(*arguments: object, **named: object) -> NoReturn:
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
-def _replace_host(root: Path, shm_mb: int) -> None:
-    host_checks.ROOT = root
-    free_space = os.statvfs
-
-    def statvfs(path: Path) -> Any:
-        return SimpleNamespace(f_bavail=shm_mb, f_frsize=2**20) if path == root / "dev/shm" else free_space(path)
-
-    os.statvfs = statvfs  # type: ignore[assignment]
-
-
 def pytest_load_initial_conftests() -> None:
     """For the rest of this process, before the settings of the run are read, and with them its GPUs."""
     given = json.loads(os.environ[FAKE_GPUS])
@@ -124,9 +105,6 @@ def pytest_load_initial_conftests() -> None:
             setattr(pynvml, name, answers.get(name, _refuse))
     for name in ("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion"):
         setattr(pynvml, name, answers[name])
-
-    if given["root"] is not None:
-        _replace_host(Path(given["root"]), given["shm_mb"])
 
     def time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
         return CanaryResult(times_s={name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()})

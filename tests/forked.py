@@ -110,7 +110,7 @@ def main() -> None:
         ]
         if code := pytest.main(warm):
             sys.exit(f"collecting in the warm process ended with {code}")
-    for module in ("fixtures.__main__", "fixtures.report.drift", "scipy.stats", "torch", "tests.fake_ranks"):
+    for module in ("fixtures.__main__", "scipy.stats", "torch", "tests.fake_ranks"):
         importlib.import_module(module)
     gc.collect()
     gc.freeze()

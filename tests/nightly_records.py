@@ -7,19 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fixtures.records.schema import SCHEMA
-from fixtures.stats.change_estimates import Change
-from fixtures.stats.changepoints import Series, find_changes
 
 HERE = "8x-nvidia-h200-nv18"
 DDP = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-ddp]"
 BF16 = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-bf16]"
 START = datetime(2026, 9, 1, 3, 0, tzinfo=UTC)
 
-# ln of step times, shape (tests, nights).
-Logs = NDArray[np.float64]
 # Any: records are JSON.
 Record = dict[str, Any]
 
@@ -58,19 +53,3 @@ def write_forty_nights(folder: Path) -> Path:
         tests = [benchmark(DDP, ddp, transport=transport), benchmark(BF16, 0.08 * math.exp(random.normal(0, 0.005)))]
         write(folder, number, night(number, *tests, torch="2.15.0" if after else "2.14.0"))
     return folder
-
-
-def nights(tests: int, count: int, *, seed: int) -> Logs:
-    """Shape (tests, count)."""
-    random = np.random.default_rng(seed)
-    common = random.normal(0, 0.007, count)
-    return (
-        math.log(0.1)
-        + common
-        + random.normal(0, 0.007, (tests, count))
-        + random.normal(0, 0.005 / math.sqrt(3), (tests, count))
-    )
-
-
-def changes_in(logs: Logs, *, alpha: float = 0.01) -> list[list[Change]]:
-    return find_changes([Series(nights=tuple(range(len(test))), logs=tuple(test)) for test in logs], alpha=alpha)

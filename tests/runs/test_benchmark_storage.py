@@ -392,11 +392,11 @@ def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
 
 
 def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None:
-    on_gpus = "perf/test_gradients_upstream.py::test_gradients_upstream[mixed_precision_first_step]"
-    outcome = pytest_perf(tmp_path, *SCALING, on_gpus, "--benchmark-skip", "--benchmark-save=nothing")
+    elsewhere = "perf/test_gradients_ways.py::test_gradients_ways[none-float64-default-3cpu]"
+    outcome = pytest_perf(tmp_path, *SCALING, elsewhere, "--benchmark-skip", "--benchmark-save=nothing")
     assert outcome.exit_code == 0, outcome.errors
     assert re.search(r"^\[2/5\] test_scaling\[steady-1cpu-ddp\] ", outcome.output, re.MULTILINE)
-    assert re.search(r"^perf/test_gradients_upstream.py s +\[5/5\]$", outcome.output, re.MULTILINE)
+    assert re.search(r"^perf/test_gradients_ways.py s +\[5/5\]$", outcome.output, re.MULTILINE)
     assert "5 skipped" in outcome.output
     assert "Not saving anything, no benchmarks have been run!" in outcome.errors
     assert list(tmp_path.rglob("*.json")) == []

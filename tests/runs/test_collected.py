@@ -10,7 +10,7 @@ from tests.fake_gpus import machine
 from tests.forked import perf
 from tests.forked import pytest as forked_pytest
 
-UPSTREAM, GRAPHS = (f"perf/test_{name}.py" for name in ("gradients_upstream", "graphs"))
+GRAPHS = "perf/test_graphs.py"
 A_GRAPH = f"{GRAPHS}::test_graphs[vit_tiny-2cpu-graph-bucket_25mb]"
 NEEDS_A_GPU = "graph-bucket_25mb is a CUDA graph, which needs a GPU"
 
@@ -31,15 +31,10 @@ def test_every_hook_of_the_default_table_has_its_gradients_tested_by_default() -
 
 
 @pytest.mark.parametrize("chosen", [("perf",), ("perf", "-k=gradients"), ("perf", "-k=powersgd")])
-def test_known_bugs_and_hooks_outside_the_table_are_left_out(chosen: tuple[str, ...]) -> None:
+def test_hooks_outside_the_table_are_left_out(chosen: tuple[str, ...]) -> None:
     tests = found_in("perf/test_gradients", *chosen, gpus=True)
     assert tests
-    assert [test for test in tests if "upstream" in test or "int8" in test or "builtin" in test] == []
-
-
-@pytest.mark.parametrize("chosen", [(UPSTREAM,), ("perf", "-k=gradients_upstream"), ("perf", "-k=powersgd_nan")])
-def test_known_bugs_run_where_requested(chosen: tuple[str, ...]) -> None:
-    assert f"{UPSTREAM}::test_gradients_upstream[powersgd_nan]" in found_in(UPSTREAM, *chosen)
+    assert [test for test in tests if "int8" in test or "builtin" in test] == []
 
 
 def test_a_hook_outside_the_table_is_tested_by_its_name_or_by_the_path() -> None:
@@ -53,7 +48,6 @@ def test_the_list_of_tests_says_why_others_are_not_in_it() -> None:
     lines = listed("perf", GRAPHS, "-v").unwrapped
     assert f" not collected: {NEEDS_A_GPU} (2 tests) " in lines
     assert " not collected: float64 does not depend on the number of ranks: it is run on two (5 tests) " in lines
-    assert f" on request: {UPSTREAM} (58 tests) " in lines
 
 
 @pytest.mark.parametrize("chosen", [(GRAPHS, "-k=graph-bucket_25mb"), ("perf", "-k=graph-bucket_25mb")])

@@ -9,6 +9,7 @@ import pytest
 
 from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, run
 from tests.forked import perf as pytest_perf
+from tests.recordings import ddp_steps
 
 WORKLOADS = "tests.workloads_for_tests"
 
@@ -327,10 +328,15 @@ def test_python_without_asserts_is_refused_in_one_line(variables: dict[str, str]
     assert "Traceback" not in outcome.output + outcome.errors
 
 
-def test_a_full_disk_behind_the_output_of_a_command_is_one_line() -> None:
+def test_a_full_disk_behind_the_output_of_a_command_is_one_line(tmp_path: Path) -> None:
+    trace = ddp_steps().chrome(tmp_path / "rank0.json")
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, "-m", "fixtures", "backtest"], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", "fixtures", "explain", trace],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
         )
     assert (done.returncode, done.stderr) == (2, "error: the output cannot be written: No space left on device\n")
 
@@ -343,7 +349,7 @@ def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
         "    def find_spec(self, name, path, target=None):\n"
         "        if name == 'numpy': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Raises())\n"
-        "sys.argv[1:] = ['backtest']\n"
+        "sys.argv[1:] = ['promote', 'run.json']\n"
         "runpy.run_module('fixtures', run_name='__main__')\n"
     )
     outcome = run(sys.executable, "-c", program)

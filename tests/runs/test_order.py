@@ -22,11 +22,11 @@ def words(tests: list[str]) -> list[str]:
     return [found[1] for test in tests if (found := re.search(r"-(\dgpu-[^\]]+)\]$", test))]
 
 
-def test_all_that_is_measured_comes_before_gradients_and_these_before_training_and_known_bugs() -> None:
-    tests = collected("perf", "perf/test_gradients_upstream.py", "-k=not test_collectives")
+def test_all_that_is_measured_comes_before_gradients_and_these_before_training() -> None:
+    tests = collected("perf", "-k=not test_collectives")
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     assert files.index("perf/test_throughput.py") < files.index("perf/test_gradients.py")
-    assert files[-2:] == ["perf/test_training.py", "perf/test_gradients_upstream.py"]
+    assert files[-1] == "perf/test_training.py"
 
 
 def test_one_device_naive_ddp_the_default_and_the_limit_come_first() -> None:

@@ -387,7 +387,6 @@ def test_a_bad_file_among_the_baselines_is_named(storage: Path, tonight: Path) -
         (("promote", "--false-alarms=0", "x.json"), "--false-alarms must be between 0 and 100, got 0"),
         (("promote", "--min-slowdown=-1", "x.json"), "--min-slowdown must be over 0, got -1"),
         (("promote", "--instance=../x", "x.json"), "--instance '../x': a name has letters"),
-        (("drift", "--false-alarms=90", "x.json"), "--false-alarms must be between 0.1 and 50, got 90"),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:

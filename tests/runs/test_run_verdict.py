@@ -206,7 +206,7 @@ def test_a_slower_gpu_fails_the_run_and_a_slower_host_does_not(tmp_path: Path, c
             "the machine is slower than in its records: matrix_product_4096 is slower by 50.0 % (threshold "
         )
         assert "4.012 ms a repetition, 2.675 ms in 1 record" in reason
-        assert "next: find what slows this machine: " in outcome.output
+        assert "next: find what slows this machine (docs/how-to/slowdown.md), then (" in outcome.output
 
 
 def test_a_test_of_few_that_is_slower_with_flat_canaries_fails(recorded: Path, tmp_path: Path) -> None:

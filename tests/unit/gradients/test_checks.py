@@ -9,7 +9,6 @@ import pytest
 
 from fixtures.gradients.cases.checks import Check
 from fixtures.gradients.cases.scenarios import SCENARIOS
-from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
 from fixtures.gradients.replay import command
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.promises import PROMISES
@@ -32,14 +31,6 @@ def test_an_oracle_is_a_function_of_a_step_or_of_memories(promise: object, field
 def test_every_scenario_has_the_function_that_runs_it() -> None:
     runs = importlib.import_module("fixtures.gradients.checks.scenarios").RUNS
     assert {scenario.run for scenario in SCENARIOS.values() if scenario.refused is None} == set(runs)
-
-
-# torch.distributed.optim of torch 2.11 says this of itself when it is imported.
-@pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("bug", UPSTREAM_BUGS)
-def test_every_known_bug_has_a_reproducer(bug: str) -> None:
-    reproducer = load_any(f"fixtures.gradients.upstream.{UPSTREAM_BUGS[bug].reproducer}")
-    assert list(inspect.signature(reproducer).parameters) == ["ctx", "avoid"]
 
 
 @pytest.mark.parametrize("check", Check)

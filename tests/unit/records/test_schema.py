@@ -109,7 +109,8 @@ def test_every_part_of_the_schema_is_in_the_document() -> None:
     def below(part: type[Part]) -> set[type[Part]]:
         return {part, *(inner for one in part.__subclasses__() for inner in below(one))}
 
-    assert set(parts()) == below(Part) - {Part}
+    in_schema = {part for part in below(Part) if part.__module__ == Part.__module__}  # extras have parts of their own
+    assert set(parts()) == in_schema - {Part}
     assert FullRecord in parts()
     assert TestRecord in parts()
 

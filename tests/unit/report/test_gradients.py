@@ -2,15 +2,11 @@
 
 import pytest
 
-from fixtures.gradients.cases.upstream_bugs import UPSTREAM_BUGS
 from fixtures.report.gradients import Outcome, report_lines, what_is_wrong
 
-BUG = UPSTREAM_BUGS["powersgd_nan"]
 
-
-def outcome(word: str, *subjects: str, why: str = "", bug: bool = False, avoided: bool = False) -> Outcome:
-    given = BUG if bug else None
-    return Outcome(test="test", subjects=subjects, outcome=word, why=why, bug=given, avoided=avoided)
+def outcome(word: str, *subjects: str, why: str = "") -> Outcome:
+    return Outcome(test="test", subjects=subjects, outcome=word, why=why)
 
 
 def test_each_hook_and_option_and_way_has_a_row() -> None:
@@ -57,25 +53,3 @@ def test_without_v_there_are_the_wrong_rows_and_the_counts() -> None:
 def test_what_is_unsupported_says_why_once() -> None:
     lines = report_lines([outcome("unsupported", "option new", why="this torch has no new")] * 3, verbose=True)
     assert lines[-1] == "unsupported: this torch has no new (3 tests)"
-
-
-def test_known_bugs_that_are_there_are_counted() -> None:
-    lines = report_lines([outcome("right", bug=True, why="it is there"), outcome("right", bug=True, avoided=True)])
-    assert lines[1:] == [
-        "1 of 1 known DDP bugs are in this build of torch (-v: workarounds; docs/reference/torch-bugs.md)"
-    ]
-
-
-def test_with_v_a_known_bug_says_what_goes_wrong_and_what_to_do_instead() -> None:
-    heading, *bug = report_lines([outcome("right", bug=True, why="it is there")], verbose=True)[1:]
-    assert heading == "this torch build has 1 of 1 known DDP bugs; workarounds:"
-    says = f"powersgd_nan (wrong numbers, seen in torch 2.11 to 2.15): {BUG.goes_wrong} -> {BUG.instead}"
-    assert " ".join(line.strip() for line in bug) == says
-
-
-def test_a_bug_that_is_gone_needs_no_advice() -> None:
-    assert BUG.instead not in "".join(report_lines([outcome("right", bug=True)]))
-
-
-def test_a_bug_that_shows_another_way_is_wrong() -> None:
-    assert "wrong: test: it hangs now" in report_lines([outcome("wrong", bug=True, why="it hangs now")])

@@ -15,7 +15,7 @@ from tests.recordings import ddp_steps
 
 ESCAPE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e"
 # One that is deleted with its extra is not there.
-COMMANDS = ["promote", "drift", "explain", *(extra for extra in ("compare",) if extra in EXTRAS)]
+COMMANDS = ["promote", "explain", *(extra for extra in ("compare", "drift") if extra in EXTRAS)]
 RECORD = Path(__file__).parents[3] / "baselines/2x-nvidia-h200-nv18/0005_h200_precisions.json"
 
 
@@ -45,18 +45,6 @@ def test_no_text_of_a_record_or_a_files_name_moves_the_cursor(
     file.write_text(json.dumps(escaped(json.loads(RECORD.read_text()))))
     storage = ["--storage", str(tmp_path / "none")] if command == "promote" else []
     assert "\\x1b[31m" in said([command, str(file), *storage, *([str(RECORD)] if command == "compare" else [])], capsys)
-
-
-def test_drift_names_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    (tmp_path / "link.json").symlink_to("/dev/zero")
-    (tmp_path / "nowhere.json").symlink_to("nothing")
-    (tmp_path / "text.json").write_text("hello")
-    text = said(["drift", str(tmp_path)], capsys)
-    assert f"left out: {tmp_path}/pipe.json: is not a regular file" in text
-    assert f"left out: {tmp_path}/link.json: is not a regular file" in text
-    assert f"left out: {tmp_path}/nowhere.json: cannot be read: No such file or directory" in text
-    assert f"left out: {tmp_path}/text.json: cannot be read: Expecting value at byte 0 of 5" in text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

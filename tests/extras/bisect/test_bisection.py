@@ -1,0 +1,136 @@
+"""Bisection with noise: the right commit in 9 of 10, no commit where there is none, commits that do not run."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from fixtures.extras.bisect.bisection import (
+    SURE_COMMIT,
+    Comparison,
+    NotRunnable,
+    Search,
+    groups,
+    posterior,
+)
+from studies.bisection import measured_pairs
+
+COMMITS = 64
+FIVE_PERCENT = math.log(1.05)
+
+
+class History:
+    """A history whose pairs of launches scatter. slow: position of the slow commit, 0 for none."""
+
+    def __init__(self, seed: int, *, slow: int, scatter: Sequence[float], broken: frozenset[int] = frozenset()) -> None:
+        self._random = np.random.default_rng(seed)
+        self._slow = slow
+        self._scatter = scatter
+        self._broken = broken
+
+    def pairs_of(self, older: int, newer: int) -> list[float]:
+        for position in (older, newer):
+            if position in self._broken:
+                raise NotRunnable(position, "ModuleNotFoundError")
+        shift = FIVE_PERCENT if older < self._slow <= newer else 0.0
+        return [shift + float(self._random.choice(self._scatter)) for _ in range(3)]
+
+
+def normal(percent: float) -> list[float]:
+    return list(np.random.default_rng(0).normal(0, percent / 100, 2000))
+
+
+def heavy(percent: float) -> list[float]:
+    """With the outliers of a machine that others use."""
+    return list(percent / 100 * np.random.default_rng(0).standard_t(3, 2000))
+
+
+SCATTERS = {
+    "0.1 %": normal(0.1),
+    "2 % with outliers": heavy(2),
+    "launches of two H200s": measured_pairs("2x-nvidia-h200-nv18"),
+    "launches through host memory": measured_pairs("2x-nvidia-h200-nv18-shm"),
+}
+
+
+@pytest.mark.parametrize("scatter", SCATTERS)
+def test_nine_of_ten_planted_commits_are_found_in_eight_comparisons(scatter: str) -> None:
+    right, runs = 0, 20
+    for seed in range(runs):
+        slow = 1 + (seed * 37) % COMMITS
+        search = Search(commits=COMMITS)
+        ended = search.run(History(seed, slow=slow, scatter=SCATTERS[scatter]).pairs_of)
+        right += ended == "found" and search.best == range(slow, slow + 1)
+        assert len(search.comparisons) <= 8
+    assert right >= 0.9 * runs
+
+
+@pytest.mark.parametrize("scatter", SCATTERS)
+def test_no_commit_is_found_where_none_is_slow(scatter: str) -> None:
+    ends = Counter(
+        Search(commits=COMMITS).run(History(seed, slow=0, scatter=SCATTERS[scatter]).pairs_of) for seed in range(20)
+    )
+    assert ends["found"] == 0
+    assert ends["no slowdown"] >= 10
+
+
+def test_commits_that_do_not_run_are_skipped_and_cannot_be_told_apart() -> None:
+    broken = frozenset(range(30, 34))
+    search = Search(commits=COMMITS)
+    assert search.run(History(1, slow=32, scatter=SCATTERS["0.1 %"], broken=broken).pairs_of) == "found"
+    assert search.best == range(30, 35)
+    assert search.skipped.keys() <= broken
+    assert search.skipped
+
+
+def test_a_bad_commit_that_does_not_run_is_an_error() -> None:
+    with pytest.raises(NotRunnable) as reason:
+        Search(commits=4).run(History(1, slow=2, scatter=[0.0], broken=frozenset({4})).pairs_of)
+    assert reason.value.position == 4
+
+
+def test_an_interrupted_search_has_what_is_known() -> None:
+    history = History(1, slow=10, scatter=SCATTERS["0.1 %"])
+    calls = 0
+
+    def interrupted(older: int, newer: int) -> list[float]:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise KeyboardInterrupt
+        return history.pairs_of(older, newer)
+
+    search = Search(commits=COMMITS)
+    with pytest.raises(KeyboardInterrupt):
+        search.run(interrupted)
+    assert search.suspects == range(1, 17)
+
+
+def test_two_commits_need_one_comparison() -> None:
+    search = Search(commits=1)
+    assert search.run(History(1, slow=1, scatter=SCATTERS["0.1 %"]).pairs_of) == "found"
+    assert len(search.comparisons) == 1
+
+
+def test_the_posterior_is_the_prior_without_a_comparison() -> None:
+    found = posterior([], commits=4)
+    assert found.none == pytest.approx(0.5)
+    assert found.of_commit == pytest.approx([0.125] * 4)
+
+
+def test_one_disturbed_pair_does_not_decide() -> None:
+    steady = (0.001, -0.001, 0.0005, 0.0, -0.0005)
+    one = Comparison(older=0, newer=8, differences=(*steady, 0.3))
+    assert posterior([one], commits=8).none > SURE_COMMIT
+
+
+@pytest.mark.parametrize("one", [(3, 3), (-1, 2), (0, 9)])
+def test_a_comparison_outside_the_history_is_refused(one: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="of 8"):
+        posterior([Comparison(older=one[0], newer=one[1], differences=(0.1,))], commits=8)
+
+
+def test_skipped_commits_are_with_the_next_one_that_runs() -> None:
+    assert groups(5, frozenset({2, 3})) == [range(1, 2), range(2, 5), range(5, 6)]

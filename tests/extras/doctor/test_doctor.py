@@ -1,0 +1,110 @@
+"""``pytest perf --doctor`` on a healthy machine, and on machines with one thing wrong.
+
+NVML is that of fake_gpus.py, the host's files those of fake_host.py.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from tests.command_line import Outcome
+from tests.extras.doctor.fake_host import host, write_host
+from tests.fake_gpus import machine
+from tests.forked import perf
+
+DOCTOR = ("perf", "--doctor", "-p", "tests.fake_gpus", "-p", "tests.extras.doctor.fake_host")
+
+
+def doctor(
+    tmp_path: Path, files: dict[str, str] | None = None, *arguments: str, shm_mb: int = 16_384, **injected: Any
+) -> Outcome:
+    there = host(write_host(tmp_path / "root", files), shm_mb=shm_mb)
+    variables = machine(**injected) | there | {"TMPDIR": str(tmp_path)}
+    return perf(tmp_path / "storage", *DOCTOR, *arguments, variables=variables)
+
+
+def test_a_healthy_machine_is_fit(tmp_path: Path) -> None:
+    outcome = doctor(tmp_path)
+    assert outcome.exit_code == 0, outcome.errors
+    title, *facts, verdict = outcome.output.splitlines()
+    assert (title, verdict) == ("fit:", "this machine is fit to measure")
+    assert "  GPUs: 4 x NVIDIA H200; between pairs: 6 x NV18; 4 x 18 of 18 NVLinks up" in facts
+    assert "  /dev/shm has 16384 MB free" in facts
+    assert all(len(line) <= 100 for line in facts)
+
+
+@pytest.mark.parametrize(
+    ("injected", "says"),
+    [
+        pytest.param(
+            {"peer_to_peer": False},
+            "peer-to-peer is off in 6 of 6 pairs of GPUs (chipset not supported): traffic goes through host memory; ",
+            id="peer-to-peer off",
+        ),
+        pytest.param(
+            {"pcie_width": 8},
+            "the PCIe link is x8 of x16 (GPU 0): copies between host and device are slower; ",
+            id="half the PCIe width",
+        ),
+        pytest.param(
+            {"power_limit_w": 350},
+            "power limit 350 W of 700 W (GPU 0-3): clocks fall under load; nvidia-smi -pl with the default",
+            id="power cap",
+        ),
+        pytest.param(
+            {"neighbour_percent": 43},
+            "another process (pid 4711) uses 43 % of the SMs, 2.1 GB (GPU 1): its kernels are in the measured steps; ",
+            id="busy neighbour",
+        ),
+        pytest.param(
+            {"shm_mb": 512},
+            "/dev/shm has 512 MB free: NCCL's buffers and loader workers fail",
+            id="half a GB of /dev/shm",
+        ),
+    ],
+)
+def test_what_makes_a_machine_slower_is_named(injected: dict[str, Any], says: str, tmp_path: Path) -> None:
+    outcome = doctor(tmp_path, **injected)
+    assert outcome.exit_code == 0, outcome.errors
+    assert f"slower: {says}" in outcome.unwrapped
+    assert outcome.output.endswith("this machine is fit to measure, but slower or less steady: 1 warning\n")
+
+
+@pytest.mark.parametrize(
+    ("injected", "says"),
+    [
+        pytest.param({"shm_mb": 64}, "/dev/shm has 64 MB free: NCCL's buffers", id="docker's /dev/shm"),
+        pytest.param(
+            {"compute_mode": pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS},
+            "compute mode exclusive process (GPU 0-3): the suite has several processes on a GPU; ",
+            id="one process a GPU",
+        ),
+        pytest.param(
+            {"files": {"proc/self/status": "Cpus_allowed_list:\t0-2"}},
+            "3 cores for 4 ranks: ",
+            id="fewer cores than GPUs",
+        ),
+    ],
+)
+def test_an_unfit_machine_gives_exit_code_1(injected: dict[str, Any], says: str, tmp_path: Path) -> None:
+    outcome = doctor(tmp_path, **injected)
+    assert outcome.exit_code == 1, outcome.errors
+    assert f"unfit: {says}" in outcome.unwrapped
+    assert outcome.output.endswith("this machine is unfit to measure: 1 error, 0 warnings\n")
+
+
+def test_nothing_is_collected_or_measured(tmp_path: Path) -> None:
+    outcome = doctor(tmp_path, {}, "--benchmark-save=nothing", "--launches=0")
+    assert outcome.exit_code == 0, outcome.errors
+    assert "test session starts" not in outcome.output
+    assert list((tmp_path / "storage").rglob("*")) == []
+
+
+def test_gpus_that_cannot_be_measured_are_a_finding(tmp_path: Path) -> None:
+    there = host(write_host(tmp_path / "root"))
+    variables = machine() | there | {"CUDA_VISIBLE_DEVICES": "9", "TMPDIR": str(tmp_path)}
+    outcome = perf(tmp_path, *DOCTOR, variables=variables)
+    assert outcome.exit_code == 1, outcome.errors
+    assert "unfit: CUDA_VISIBLE_DEVICES=9 shows none of the 4 GPUs of this machine" in outcome.unwrapped

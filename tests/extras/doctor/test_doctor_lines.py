@@ -1,0 +1,40 @@
+"""What ``--doctor`` prints."""
+
+from fixtures.extras.doctor.findings import Check, Finding
+from fixtures.extras.doctor.gpu_checks import GPU_CHECKS
+from fixtures.extras.doctor.host_checks import HOST_CHECKS
+from fixtures.extras.doctor.plugin import doctor_lines
+
+FIT = Finding(check="swap", grade="ok", fact="no swap", costs="", advice="")
+SLOWER = Finding(check="power", grade="warning", fact="power limit 1 W of 2 W", costs="low clocks", advice="raise it")
+UNFIT = Finding(check="/dev/shm", grade="error", fact="/dev/shm has 1 MB free", costs="NCCL fails", advice="add more")
+
+
+def test_findings_stand_by_grade_and_the_verdict_is_last() -> None:
+    assert doctor_lines([UNFIT, FIT, SLOWER, SLOWER]) == [
+        "fit:",
+        "  no swap",
+        "slower:",
+        "  power limit 1 W of 2 W: low clocks; raise it",
+        "  power limit 1 W of 2 W: low clocks; raise it",
+        "unfit:",
+        "  /dev/shm has 1 MB free: NCCL fails; add more",
+        "this machine is unfit to measure: 1 error, 2 warnings",
+    ]
+
+
+def test_a_fit_machine_with_warnings_says_so() -> None:
+    assert doctor_lines([FIT])[-1] == "this machine is fit to measure"
+    assert doctor_lines([FIT, SLOWER])[-1] == "this machine is fit to measure, but slower or less steady: 1 warning"
+
+
+def test_lines_have_at_most_100_characters() -> None:
+    long = Finding(check="x", grade="error", fact="fact " * 12, costs="costs " * 12, advice="advice " * 12)
+    assert max(map(len, doctor_lines([long]))) <= 100
+
+
+def test_every_check_has_its_name_and_says_what_to_do() -> None:
+    checks: list[Check[object]] = [*GPU_CHECKS, *HOST_CHECKS]  # type: ignore[list-item]
+    names = [check.name for check in checks]
+    assert len(set(names)) == len(names)
+    assert [check.name for check in checks if not (check.costs and check.advice)] == ["inventory"]

@@ -1,0 +1,167 @@
+"""The drift command over records in files: what it reads, what it says, and its exit codes."""
+
+import math
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.command_line import Outcome
+from tests.forked import command
+from tests.nightly_records import BF16, DDP, HERE, START, benchmark, night, write, write_forty_nights
+
+
+def drift(*arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
+    return command("drift", *arguments, variables=variables)
+
+
+@pytest.fixture(scope="module")
+def forty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_forty_nights(tmp_path_factory.mktemp("nightly"))
+
+
+@pytest.fixture(scope="module")
+def looked_at(forty_nights: Path) -> Outcome:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    return drift(forty_nights)
+
+
+def test_a_step_has_its_night_size_and_what_was_another_then(looked_at: Outcome, forty_nights: Path) -> None:
+    assert looked_at.exit_code == 1, looked_at.errors
+    headline, _, step, *lines = looked_at.output.splitlines()
+    assert headline == f"{HERE}: 40 nights, 2026-09-01 to 2026-10-10"
+    assert step == f"a step, first seen 2026-09-26 03:00, in {forty_nights / f'{25 * 37 % 101:03}.json'}"
+    assert lines[:2] == [
+        "    2026-09-26: transport was P2P on 16 of 16 channels, is SHM on 16 of 16 channels",
+        "    2026-09-26: torch 2.14.0 -> 2.15.0",
+    ]
+    (row,) = (line for line in lines if line.startswith("test_throughput["))
+    test, percent, direction, low, _, high, before, after, p, *when = row.split()
+    assert direction == "slower"
+    assert test == "test_throughput[vit_l_32-8gpu-ddp]"
+    assert 4 < float(low) < float(percent) < float(high) < 6
+    assert float(before) == pytest.approx(10, rel=0.01)
+    assert float(after) == pytest.approx(10 / 1.05, rel=0.01)
+    assert float(p) <= 0.01
+    assert when == ["2026-09-26"]
+    assert lines[-1] == "1 of 2 tests without a change"
+
+
+def test_nothing_found_is_exit_code_zero(forty_nights: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    before = [forty_nights / f"{number * 37 % 101:03}.json" for number in range(25)]
+    outcome = drift(*before)
+    assert (outcome.exit_code, outcome.errors) == (0, "")
+    assert outcome.output.splitlines()[-1] == "2 of 2 tests without a change"
+
+
+def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    random = np.random.default_rng(6)
+    for number in range(40):
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(0.001 * number + random.normal(0, 0.003)))))
+    outcome = drift(tmp_path)
+    assert outcome.exit_code == 1
+    assert "slow drift\n    no difference in software, driver, host or transport was recorded then\n" in outcome.output
+    assert "2026-09-01 to 2026-10-10" in outcome.output
+
+
+def test_correlated_nights_have_it_next_to_p(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number in range(40):
+        slow_and_fast_weeks = 0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0)
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(slow_and_fast_weeks))))
+    outcome = drift(tmp_path)
+    assert re.search(r" 0\.\d{4} \(r 0\.\d\d\) +2026-09-", outcome.output), outcome.output
+    assert outcome.output.count("p is for independent nights, and too small there\n") == 1
+
+
+def test_few_nights_are_not_called_unchanged(tmp_path: Path) -> None:
+    """Though in the last two the step takes half as long again: 10 nights are needed at the default of 1 %."""
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number in range(4):
+        step_s = 0.15 if number >= 2 else 0.1
+        write(tmp_path, number, night(number, benchmark(DDP, step_s), benchmark(BF16, step_s)))
+    outcome = drift(tmp_path)
+    assert (outcome.exit_code, outcome.errors) == (0, "")
+    assert outcome.output.splitlines()[2:] == ["2 tests: too few nights to judge (4, need 10)"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "period", "unit"),
+    [
+        ([0], "1 night, 2026-09-01", "nights to judge (1,"),
+        ([0, 2, 4, 6], "4 records on 1 day, 2026-09-01", "records to judge (4,"),
+        ([0, 2, 24], "3 records on 2 days, 2026-09-01 to 2026-09-02", "records to judge (3,"),
+    ],
+)
+def test_records_of_one_day_are_not_called_nights(tmp_path: Path, hours: list[int], period: str, unit: str) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number, hour in enumerate(hours):
+        record = night(0, benchmark(DDP, 0.1)) | {"finished": (START + timedelta(hours=hour)).isoformat()}
+        write(tmp_path, number, record)
+    headline, _, verdict = drift(tmp_path).output.splitlines()
+    assert (headline, verdict) == (f"{HERE}: {period}", f"1 test: too few {unit} need 10)")
+
+
+def test_a_test_that_is_renamed_ends_and_begins(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    random, renamed = np.random.default_rng(7), DDP.replace("ddp", "naive")
+    for number in range(20):
+        ddp, bf16 = 0.1 * np.exp(random.normal(0, 0.005, 2))
+        write(tmp_path, number, night(number, benchmark(DDP if number < 9 else renamed, ddp), benchmark(BF16, bf16)))
+    assert drift(tmp_path).output.splitlines()[2:] == [
+        "2 of 2 tests without a change",
+        "1 test: too few nights to judge (9, need 10)",
+        "first measured 2026-09-10:",
+        "    test_throughput[vit_l_32-8gpu-naive]",
+        "last measured 2026-09-09:",
+        "    test_throughput[vit_l_32-8gpu-ddp]",
+    ]
+
+
+def test_files_that_are_no_records_are_named_and_left_out(tmp_path: Path, forty_nights: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    torn = write(tmp_path, 1, '{"benchmarks": [')
+    undated = write(tmp_path, 2, {**night(2, benchmark(DDP, 0.1)), "finished": None})
+    outcome = drift(tmp_path, forty_nights)
+    assert outcome.exit_code == 1
+    errors = outcome.errors.splitlines()
+    assert any(line.startswith(f"left out: {torn}: cannot be read: ") for line in errors)
+    assert f"left out: {undated}: has no valid time in 'finished': None" in errors
+    assert len(errors) == 2
+
+
+def test_a_folder_without_records_and_a_path_that_is_not_there_are_wrong_usage(tmp_path: Path) -> None:
+    empty, missing = drift(tmp_path), drift(tmp_path / "nowhere")
+    assert (empty.exit_code, missing.exit_code) == (2, 2)
+    assert empty.errors == "no records of ddp-perf found\n"
+    assert missing.errors == f"there is no {tmp_path / 'nowhere'}\n"
+
+
+def test_without_the_library_it_says_what_to_install(tmp_path: Path, forty_nights: Path) -> None:
+    (tmp_path / "ruptures.py").write_text("raise ModuleNotFoundError('No module named ruptures', name='ruptures')")
+    outcome = drift(forty_nights, variables={"PYTHONPATH": str(tmp_path)})
+    assert outcome.exit_code == 2
+    assert "needs ruptures, which is not installed: pip install -e '.[drift]'" in outcome.errors
+
+
+def test_drift_names_what_it_cannot_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "link.json").symlink_to("/dev/zero")
+    (tmp_path / "nowhere.json").symlink_to("nothing")
+    (tmp_path / "text.json").write_text("hello")
+    text = drift(tmp_path).errors
+    assert f"left out: {tmp_path}/pipe.json: is not a regular file" in text
+    assert f"left out: {tmp_path}/link.json: is not a regular file" in text
+    assert f"left out: {tmp_path}/nowhere.json: cannot be read: No such file or directory" in text
+    assert f"left out: {tmp_path}/text.json: cannot be read: Expecting value at byte 0 of 5" in text
+
+
+def test_a_false_alarm_rate_that_is_out_of_range_is_wrong_usage() -> None:
+    outcome = drift("--false-alarms=90", "x.json")
+    assert outcome.exit_code == 2
+    assert "--false-alarms must be between 0.1 and 50, got 90" in outcome.errors.splitlines()[-1]

@@ -1,0 +1,41 @@
+"""What keeps a candidate of ``--tune`` from winning."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fixtures.extras.tune.battery import Battery
+from fixtures.extras.tune.tuning import Cell
+from fixtures.launch.protocol import SmallProblemRequest, SmallProblemResult
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import World, parse_world
+
+CELL = Cell(
+    reference="vit_tiny",
+    workload=WORKLOADS["vit_tiny"],
+    world=parse_world("2cpu"),
+    interconnect=INTERCONNECTS["native"],
+)
+
+
+class Ranks:
+    """Ranks in which every hook ends the small problem with a fifth more loss."""
+
+    def ask(self, world: World, request: SmallProblemRequest, *, doing: str) -> list[SmallProblemResult]:
+        return [SmallProblemResult(losses=[2.0, 0.5 if request.hook == "none" else 0.6])]
+
+
+@pytest.mark.parametrize(
+    ("hook", "why"),
+    [
+        ("powersgd_rank1", "the loss of a small problem is 20 % higher, over 1 %"),
+        ("tests.hooks_for_tests:learns_nothing", "the loss of a small problem is 20 % higher, over 1 %"),
+        ("tests.hooks_for_tests:states_its_loss", None),
+    ],
+)
+def test_a_lossy_hook_may_cost_what_its_user_states(hook: str, why: str | None) -> None:
+    ranks: Any = Ranks()
+    assert Battery()._harm(CELL, replace(CONFIGS["bf16"], name=hook, hook=hook), ranks) == why

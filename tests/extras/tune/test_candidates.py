@@ -1,0 +1,108 @@
+"""The candidates of --tune."""
+
+from collections.abc import Collection
+
+import pytest
+
+from fixtures.extras.tune.candidates import DEFAULT, NAIVE, Allowed, Candidate, Space, limit_of, refined
+from fixtures.matrix.configs import find_config
+from fixtures.matrix.hooks import find_hook
+from fixtures.matrix.worlds import parse_world
+from tests.hooks_for_tests import lossless
+
+VIT_L_MB, VIT_TINY_MB = 1167.0, 10.3
+
+
+def space(
+    world: str = "2gpu",
+    gradient_mb: float = VIT_L_MB,
+    allowed: Collection[Allowed] = (),
+    tried: Collection[str] = (),
+    own: Collection[str] = (),
+) -> Space:
+    return Space(
+        world=parse_world(world),
+        gradient_mb=gradient_mb,
+        allowed=allowed,
+        own_hooks={name: find_hook(name) for name in own},
+        precision="fp32",
+        tried=lambda: [named(name) for name in tried],
+    )
+
+
+def named(name: str) -> Candidate:
+    return Candidate(config=find_config(name))
+
+
+def names(candidates: Collection[Candidate]) -> list[str]:
+    return [candidate.name for candidate in candidates]
+
+
+def test_only_lossless_configs_are_tried_unless_others_are_allowed() -> None:
+    tried = space().first(DEFAULT)
+    assert {find_hook(candidate.config.hook).fidelity for candidate in tried} == {"lossless"}
+    assert not any(candidate.config.graph or candidate.autocast for candidate in tried)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "name"),
+    [
+        (("lossy",), "powersgd_rank1-bucket_2000mb"),
+        (("autocast",), "autocast-bucket_50mb"),
+        (("graph",), "graph-bucket_50mb"),
+        (("lossy", "autocast", "graph"), "autocast-graph-bf16-bucket_50mb"),
+    ],
+)
+def test_what_is_allowed_is_tried_too(allowed: Collection[Allowed], name: str) -> None:
+    assert name in names(space(allowed=allowed).first(DEFAULT))
+    assert name not in names(space().first(DEFAULT))
+
+
+def test_bucket_sizes_fit_the_size_of_the_gradients() -> None:
+    assert names(space().first(DEFAULT)) == [f"bucket_{size}mb" for size in (5, 10, 25, 50, 100, 400, 2000)]
+    small = space("2cpu", VIT_TINY_MB).first(DEFAULT)
+    assert names(small) == [f"bucket_{size}mb" for size in (1, 2, 5, 10, 2000)]
+
+
+def test_sizes_are_refined_between_those_tried_and_beyond_them() -> None:
+    of_ten = space(tried=("bucket_5mb", "bucket_10mb", "bucket_25mb", "bucket_50mb")).sizes(named("bucket_10mb"))
+    assert names(of_ten) == ["bucket_7mb", "bucket_16mb"]
+    assert refined(5, {5, 10}, {5, 10}, one_bucket_mb=VIT_L_MB) == [2, 7]
+    assert refined(2000, {400, 2000}, {400, 2000}, one_bucket_mb=VIT_L_MB) == [683]
+    assert refined(10, {8, 10, 12}, {8, 10, 12}, one_bucket_mb=VIT_L_MB) == []
+
+
+def test_with_another_setting_the_sizes_around_the_leader_are_tried_anew() -> None:
+    tried = ("bucket_10mb", "bucket_25mb", "bucket_50mb", "ctas_8-bucket_25mb")
+    assert names(space(tried=tried).sizes(named("ctas_8-bucket_25mb"))) == ["ctas_8-bucket_10mb", "ctas_8-bucket_50mb"]
+
+
+def test_one_setting_of_ddp_is_changed_at_a_time() -> None:
+    changed = names(space().settings(named("bucket_25mb")))
+    assert {"no_static_graph-bucket_25mb", "batched_copy-bucket_25mb", "last_bucket_1mb-bucket_25mb"} < {*changed}
+    assert "no_static_graph-graph-bucket_25mb" not in names(space().settings(named("graph-bucket_25mb")))
+
+
+def test_settings_of_nccl_are_tried_over_nccl_only() -> None:
+    assert "ctas_8-bucket_10mb" in names(space().variables(named("bucket_10mb")))
+    assert space("2cpu", VIT_TINY_MB).variables(named("bucket_10mb")) == []
+
+
+def test_a_lossless_hook_of_the_user_is_a_candidate() -> None:
+    own = "tests.hooks_for_tests:lossless"
+    found = space(own=(own,)).first(DEFAULT)
+    assert [c.config.reference for c in found if c.config.hook == own] == [f"{own}-bucket_50mb", f"{own}-bucket_2000mb"]
+    (one, *_) = (c for c in found if c.config.hook == own)
+    assert f"{lossless.name}-batched_copy-bucket_50mb" in names(space(own=(own,)).settings(one))
+    assert "own_remembers-bucket_50mb" not in names(space(own=("tests.hooks_for_tests:remembers",)).first(DEFAULT))
+
+
+def test_the_fewest_settings_are_those_of_the_default() -> None:
+    order = [DEFAULT, NAIVE, named("no_static_graph-bucket_40mb"), named("bucket_40mb"), named("ctas_8-bucket_40mb")]
+    assert [candidate.settings for candidate in order] == [0, 1, 2, 3, 4]
+
+
+def test_the_limit_is_computed_in_the_same_way() -> None:
+    assert limit_of(named("bucket_10mb")).name == "no_comm"
+    graph = Candidate(config=find_config("graph-bf16-bucket_10mb"), autocast=True)
+    assert limit_of(graph).name == "autocast-graph-no_comm-bucket_25mb"
