@@ -1,7 +1,5 @@
 """``wire_bytes_per_step`` equals the kernel's count, on two live ranks over gloo."""
 
-from pathlib import Path
-
 import pytest
 
 from fixtures.launch.protocol import TrainRequest
@@ -64,11 +62,10 @@ def test_powersgd_sends_two_vectors_a_matrix(two_ranks: RankSets, config: str, b
 
 
 @pytest.mark.parametrize("config", ["accumulate_2", "local_sgd_8"])
-def test_fewer_exchanges_send_what_is_predicted(two_ranks: RankSets, tmp_path: Path, config: str) -> None:
+def test_fewer_exchanges_send_what_is_predicted(two_ranks: RankSets, config: str) -> None:
     """By the collectives that a step issues, in the mean over the steps between two averages of the weights."""
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    traces = [str(tmp_path / f"{rank}.json") for rank in range(2)]
-    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=8, warmup=5, traces=traces)
+    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=8, warmup=5, profile=True)
     result = ranks.ask(WORLD, request, doing=config)[0]
     plain = 2 * sum(size for size, _ in result.gradients)
     assert result.wire_bytes_per_step == (plain if config == "accumulate_2" else plain // 8)

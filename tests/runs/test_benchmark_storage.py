@@ -392,7 +392,7 @@ def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
 
 
 def test_skipped_benchmarks_leave_no_record_and_no_crash(tmp_path: Path) -> None:
-    elsewhere = "perf/test_gradients_ways.py::test_gradients_ways[none-float64-default-3cpu]"
+    elsewhere = "perf/test_gradients_ways.py::test_gradients_ways[fp16-frozen-default-3cpu]"
     outcome = pytest_perf(tmp_path, *SCALING, elsewhere, "--benchmark-skip", "--benchmark-save=nothing")
     assert outcome.exit_code == 0, outcome.errors
     assert re.search(r"^\[2/5\] test_scaling\[steady-1cpu-ddp\] ", outcome.output, re.MULTILINE)
