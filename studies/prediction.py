@@ -3,9 +3,9 @@
 python -m studies.prediction            the tables, from the records in baselines/
 python -m studies.prediction FOLDER     from other records, in folders by instance
 
-Each record predicts what the records of other sizes measured, over the same interconnect; none is fitted to what it
-predicts. ``native to shm``: a record over NVLink, with the all-reduce canaries of one through host memory, predicts the
-latter.
+Each record predicts what the records of other sizes measured, of the same GPU model and over the same interconnect;
+none is fitted to what it predicts. ``native to shm``: a record over NVLink, with the all-reduce canaries of one through
+host memory, predicts the latter.
 """
 
 import math
@@ -45,11 +45,13 @@ class Case:
 
 
 def cases(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
-    """All pairs of records of one interconnect and different sizes, then those of ``links``."""
+    """All pairs of records of one GPU model, one interconnect and different sizes, then those of ``links``."""
     records = [read_measured(file) for file in sorted(folder.glob("*/*.json"))]
     having = [(record, parts) for record in records if (parts := _parts(record, workload))]
-    for _, parts in having:
+    for record, parts in having:
         for other, theirs in having:
+            if _gpu_model(record) != _gpu_model(other):
+                continue
             n, m = parts[0].parts.ranks, theirs[0].parts.ranks
             if parts[0].interconnect == theirs[0].interconnect and n != m:
                 yield from _compared(f"{parts[0].interconnect}, {n} to {m}", parts, other, m)
@@ -57,6 +59,11 @@ def cases(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
                 links = cluster_of(other, theirs[0].interconnect, n)
                 over = [replace(one, cluster=links) for one in parts]
                 yield from _compared(f"native to {theirs[0].interconnect}, on {n}", over, other, m)
+
+
+def _gpu_model(record: FullRecord) -> str:
+    """Model and link in the instance's name: nvidia-h200-nv18 of 8x-nvidia-h200-nv18-shm."""
+    return (known(record.instance) or "").partition("x-")[2].removesuffix("-shm")
 
 
 def _parts(record: FullRecord, workload: str) -> list[Measured]:
