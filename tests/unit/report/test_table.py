@@ -13,12 +13,12 @@ from fixtures.matrix.config import Config
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
+from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
 from fixtures.report.recording import recording_command
 from fixtures.report.table import report_lines
-from fixtures.session.comparison import Comparison, comparisons
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import DDP, SETTINGS, launch, lines, measured, printed, report_of, run_of
