@@ -70,9 +70,9 @@ def search_of(file: Path) -> dict[str, Any]:
 # Any: JSON.
 def compared(exhaustive: dict[str, Any], found: dict[str, Any]) -> str:
     """What a search has found against the best of the matrix, both by the launches of the matrix."""
-    gains = {one["config"]: one["gain_percent"] for one in exhaustive["tried"] if one["gain_percent"] is not None}
+    gains = {one["config"]: one["gain_percent"] for one in exhaustive["tried"] if "gain_percent" in one}
     best = max((name for name in gains if "no_comm" not in name), key=lambda name: gains[name])
-    own, promised = gains[found["config"]], (found["over_default"] or {"percent": 0.0})["percent"]
+    own, promised = gains[found["config"]], found.get("over_default", {"percent": 0.0})["percent"]
     behind = 100 * ((100 + gains[best]) / (100 + own) - 1)
     return (
         f"{found['config']}: {behind:.2f} % slower than {best}, the best of {len(gains)}; "
