@@ -74,7 +74,7 @@ def test_a_quick_run_is_not_judged() -> None:
 def test_where_other_work_explains_any_slowdown_none_would_have_been_found() -> None:
     record = h200()
     for info in infos(record).values():
-        info["found_percent"] = None
+        info["found_percent"] = 1e9
     assert said(record)["sensitivity"] == "no slowdown would have been found, because the machine was slower"
 
 
@@ -158,7 +158,7 @@ def test_a_step_that_is_shorter_than_without_communication_costs_nothing() -> No
 def test_a_lossy_config_that_gains_nothing_has_no_code() -> None:
     record = h200()
     (lossy,) = (best for best in record["best"] if best["fidelity"] == "lossy")
-    lossy |= {"use": None, "remark": "no faster than lossless bucket_10mb", "lines": None}
+    lossy |= {"use": None, "apart_percent": 0.0, "remark": "no faster than lossless bucket_10mb", "lines": None}
     (_, found) = concluded(record).best
     assert found.text.endswith(", gradient error 3e-03; no faster than lossless bucket_10mb")
     assert (found.code, found.tone) == ((), "open")
