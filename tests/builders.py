@@ -13,7 +13,7 @@ from fixtures.matrix.worlds import parse_world, worlds_of
 from fixtures.records.measurement import Launch, Measurement
 from fixtures.report.rows import Report
 from fixtures.report.table import report_lines
-from fixtures.session.run_record import record_of
+from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Judged, Run
 from fixtures.session.settings import Settings
 from fixtures.stats.verdict import judge
@@ -102,7 +102,7 @@ def run_of(*measurements: Measurement, history_s: Iterable[float] = ()) -> Run:
 
 
 def report_of(run: Run) -> Report:
-    return Report(record=record_of(run))
+    return Report(record=record_so_far(run))
 
 
 def printed(run: Run, *, verbose: bool = False) -> list[str]:
