@@ -76,7 +76,8 @@ def test_every_config_has_a_hook_of_the_table() -> None:
 def test_an_unknown_name_lists_the_known_ones(kind: str, table: dict[str, Workload]) -> None:
     with pytest.raises(NotFound) as raised:
         look_up(kind, table, "powersdg")
-    assert raised.value.args[0] == f"no {kind} named 'powersdg': there are {', '.join(table)}"
+    near = {"config": ", did you mean powersgd_rank4?", "hook": ", did you mean powersgd_rank4?", "workload": ""}[kind]
+    assert raised.value.args[0] == f"no {kind} named 'powersdg'{near}: there are {', '.join(table)}"
 
 
 @pytest.mark.parametrize(
