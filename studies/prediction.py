@@ -1,4 +1,4 @@
-"""Validation of ``python -m fixtures predict`` and of advice, for prediction.md and breakdown.md in docs/studies.
+"""Validation of ``python -m fixtures predict`` and of advice, for docs/studies/accuracy.md.
 
 python -m studies.prediction            the tables, from the records in baselines/
 python -m studies.prediction FOLDER     from other records, in folders by instance
@@ -28,7 +28,7 @@ from fixtures.extras.predict.prediction import (
 from fixtures.extras.predict.step_model import predict
 from fixtures.matrix.canary_names import COPIES
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
-from fixtures.records.schema import FullRecord, known
+from fixtures.records.schema import FullRecord
 from fixtures.stats.advice import Figure, Parts, change_to, prediction
 from fixtures.stats.latency_bandwidth import line_through
 
@@ -69,7 +69,7 @@ def cases(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
 
 def _gpu_model(record: FullRecord) -> str:
     """Model and link in the instance's name: nvidia-h200-nv18 of 8x-nvidia-h200-nv18-shm."""
-    return (known(record.instance) or "").partition("x-")[2].removesuffix("-shm")
+    return (record.instance or "").partition("x-")[2].removesuffix("-shm")
 
 
 def _parts(record: FullRecord, workload: str) -> list[Measured]:
@@ -85,10 +85,10 @@ def _parts(record: FullRecord, workload: str) -> list[Measured]:
 def _compared(how: str, parts: Sequence[Measured], other: FullRecord, ranks: int) -> Iterator[Case]:
     for benchmark in other.benchmarks:
         info = benchmark.extra_info
-        if info.workload != parts[0].workload or known(info.world_size) != ranks:
+        if info.workload != parts[0].workload or info.world_size != ranks:
             continue
         for one in parts:
-            if one.config == known(info.config):
+            if one.config == info.config:
                 actual_s = math.exp(fmean(map(math.log, info.launch_medians_s)))
                 found = predict(
                     one.parts, ranks, replace(one.cluster, gpus_per_node=max(ranks, one.parts.ranks)), "ring", ASSUMED
@@ -108,20 +108,20 @@ def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case
     for file in sorted(folder.glob("*/*.json")):
         record = read_measured(file)
         of = {
-            known(b.extra_info.config) or "": b.extra_info
+            b.extra_info.config or "": b.extra_info
             for b in record.benchmarks
-            if b.extra_info.workload == workload and (known(b.extra_info.world_size) or 1) > 1
+            if b.extra_info.workload == workload and (b.extra_info.world_size or 1) > 1
         }
         if not {"ddp", "ddp_default", "no_comm"} <= of.keys():
             continue
-        ranks, interconnect = known(of["ddp"].world_size) or 0, known(of["ddp"].interconnect) or ""
+        ranks, interconnect = of["ddp"].world_size or 0, of["ddp"].interconnect or ""
         line = line_through(all_reduces_of(record, interconnect, ranks))
         steps_ms = {name: 1e3 * math.exp(fmean(map(math.log, info.launch_medians_s))) for name, info in of.items()}
-        finest = max((known(info.bucket_bytes) or [] for info in of.values()), key=len)
+        finest = max((info.bucket_bytes or [] for info in of.values()), key=len)
         parts = Parts(
             step_ms=steps_ms["ddp"],
             without_ms=steps_ms["no_comm"],
-            backward_ms=(known(of["no_comm"].phases_ms) or {})["backward"],
+            backward_ms=(of["no_comm"].phases_ms or {})["backward"],
             gradients=tuple((size, 4) for size in reversed(finest)),
             copied_gb_per_s=_copied_gb_per_s(record, interconnect),
         )
@@ -142,7 +142,7 @@ def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case
 
 
 def _copied_gb_per_s(record: FullRecord, interconnect: str) -> float | None:
-    canaries = (known(record.canaries) or {})[interconnect].canaries
+    canaries = (record.canaries or {})[interconnect].canaries
     return next(
         (2 * mb / 1e3 / median(canaries[name].before_s) for name, mb in COPIES.items() if name in canaries), None
     )

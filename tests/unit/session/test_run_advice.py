@@ -9,7 +9,7 @@ from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import read_history
-from fixtures.records.schema import json_of, known
+from fixtures.records.schema import json_of
 from fixtures.report.advice_lines import advice_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation
@@ -64,7 +64,7 @@ def of_two_h200(config: str) -> tuple[Run, Parts]:
     history = read_history(Path(__file__).parents[3] / "baselines", TWO)
     of_fp32 = (one for one in history.values() if one.workload == "vit_l_32")
     newest = [one.last.info for one in of_fp32 if one.last and one.world == "2gpu"]
-    infos = {known(info.config): json_of(info) for info in newest}
+    infos = {info.config: json_of(info) for info in newest}
     times_s = infos[config]["launch_medians_s"]
     m = measured(config, 0, world="2gpu", launches=tuple(launch(time_s) for time_s in times_s))
     run = Run(settings=replace(SETTINGS, instance=TWO), history={TWO: history})
