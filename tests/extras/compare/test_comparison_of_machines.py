@@ -204,8 +204,8 @@ def test_a_lossy_config_is_named_only_where_it_is_faster(tmp_path: Path) -> None
     result = compared(*two(tmp_path, a, b))
     assert [(row.machine, row.speed.config) for row in only(result).rows] == [("a", "ddp"), ("a", "bf16"), ("b", "ddp")]
     lines = " ".join(comparison_lines(result))
-    assert "bf16 (lossy): gradient error 0.002" in lines
-    assert "8gpu mine, lossy allowed (bf16, gradient error 0.002): a is 1.11" in lines
+    assert "bf16 (lossy): gradient error 2e-03" in lines
+    assert "8gpu mine, lossy allowed (bf16, gradient error 2e-03): a is 1.11" in lines
     assert [(pair.lossy, pair.decided) for pair in only(result).pairs] == [(False, False), (True, True)]
 
 
