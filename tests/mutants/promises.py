@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, distributed
 
-from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.checks import ddp_options, error_feedback, unbiased, wire
+from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Gradient, Hook, whole
 from tests.mutants.hooks import Bucket, Mean, _mean, average, everyone, ranks, total
 from tests.mutants.side_effects import caught_by
@@ -69,18 +70,18 @@ def sparse(*, share: float = 0.1, keep: Callable[[Tensor], Tensor] = lambda left
     return mean
 
 
-@sound_in(Check.ERROR_FEEDBACK, Check.DDP_OPTIONS, **FEEDBACK)
+@sound_in(error_feedback.check, ddp_options.check, **FEEDBACK)
 def sends_a_fifth() -> Mean:
     return sparse(share=0.2)
 
 
-@sound_in(Check.ERROR_FEEDBACK, delivers_within=800, **FEEDBACK)
+@sound_in(error_feedback.check, delivers_within=800, **FEEDBACK)
 def sends_a_four_hundredth() -> Mean:
     """So few that it must say so."""
     return sparse(share=0.0025)
 
 
-@sound_in(Check.ERROR_FEEDBACK, **FEEDBACK)
+@sound_in(error_feedback.check, **FEEDBACK)
 def sums_of_four_steps() -> Mean:
     """Sends what it has summed in every fourth step, and zeros between."""
     memory: dict[int, Tensor] = {}
@@ -100,7 +101,7 @@ def sums_of_four_steps() -> Mean:
     return mean
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def never_sends_one_element() -> Mean:
     """One element of a bucket stays in the memory for ever."""
 
@@ -112,7 +113,7 @@ def never_sends_one_element() -> Mean:
     return mean
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def replaces_its_memory() -> Mean:
     """Remembers only what the last step left out of its gradient."""
     memory: dict[int, Tensor] = {}
@@ -127,7 +128,7 @@ def replaces_its_memory() -> Mean:
     return mean
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def delivers_the_mean_of_its_first_compressed_step() -> Mean:
     """Right for gradients that do not change, up to a tenth of them."""
     cached: dict[tuple[int, int], Tensor] = {}
@@ -141,17 +142,17 @@ def delivers_the_mean_of_its_first_compressed_step() -> Mean:
     return mean
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def remembers_99_of_100() -> Mean:
     return sparse(keep=lambda left: 0.99 * left)
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def sends_a_hundredth_too_much() -> Mean:
     return sparse(sent=1.01)
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def remembers_in_8_bits() -> Mean:
     """Rounds its memory towards zero, which loses what is small in each step."""
     return sparse(keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
@@ -160,7 +161,7 @@ def remembers_in_8_bits() -> Mean:
 _OF_ANY_MODULE: dict[int, Tensor] = {}
 
 
-@caught_by(Check.ERROR_FEEDBACK, **FEEDBACK)
+@caught_by(error_feedback.check, **FEEDBACK)
 def shares_its_memory_with_other_modules() -> Mean:
     """Remembers by bucket index, for all modules together."""
 
@@ -186,7 +187,7 @@ def stochastic(values: Tensor, generator: Generator) -> Tensor:
     return torch.where(values.isfinite(), noisy.view(torch.float32), values.float())
 
 
-@sound_in(Check.UNBIASED, Check.DDP_OPTIONS, Check.WIRE, **UNBIASED)
+@sound_in(unbiased.check, ddp_options.check, wire.wire, **UNBIASED)
 def rounds_at_random() -> Mean:
     """Each rank rounds at random and sends its 16 bits to all, which add them in float32."""
     own = Generator().manual_seed(5)
@@ -198,7 +199,7 @@ def rounds_at_random() -> Mean:
     return mean
 
 
-@sound_in(Check.UNBIASED, delivers_within=120, **UNBIASED)
+@sound_in(unbiased.check, delivers_within=120, **UNBIASED)
 def sends_a_twentieth_at_random() -> Mean:
     """The same elements on all ranks, twenty times as large."""
     own = Generator().manual_seed(5)
@@ -210,7 +211,7 @@ def sends_a_twentieth_at_random() -> Mean:
     return mean
 
 
-@caught_by(Check.UNBIASED, **UNBIASED)
+@caught_by(unbiased.check, **UNBIASED)
 def rounds_at_random_and_adds_in_16_bits() -> Mean:
     """Rounds the mean once more, down."""
     own = Generator().manual_seed(5)
@@ -222,7 +223,7 @@ def rounds_at_random_and_adds_in_16_bits() -> Mean:
     return mean
 
 
-@caught_by(Check.UNBIASED, **UNBIASED)
+@caught_by(unbiased.check, **UNBIASED)
 def sends_a_twentieth_at_random_as_it_is() -> Mean:
     """Forgets to enlarge what it sends."""
     own = Generator().manual_seed(5)
@@ -233,7 +234,7 @@ def sends_a_twentieth_at_random_as_it_is() -> Mean:
     return mean
 
 
-@caught_by(Check.UNBIASED, **UNBIASED)
+@caught_by(unbiased.check, **UNBIASED)
 def rounds_what_is_small_to_zero() -> Mean:
     """Has no codes below 2^-14, which few normal gradients are."""
     own = Generator().manual_seed(5)
@@ -244,7 +245,7 @@ def rounds_what_is_small_to_zero() -> Mean:
     return mean
 
 
-@caught_by(Check.UNBIASED, **UNBIASED)
+@caught_by(unbiased.check, **UNBIASED)
 def never_draws_the_last_element() -> Mean:
     """Off by one in the range of the draw."""
     own = Generator().manual_seed(5)
@@ -275,17 +276,17 @@ def in_fp16_blocks(bucket: Bucket, *, scale_of: Callable[[Tensor], Tensor] = lam
     return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
 
 
-@sound_in(Check.DDP_OPTIONS, **GATHERED_FP16)
+@sound_in(ddp_options.check, **GATHERED_FP16)
 def fp16_in_blocks() -> Mean:
     return lambda bucket: in_fp16_blocks(bucket)
 
 
-@caught_by(Check.DDP_OPTIONS, **GATHERED_FP16)
+@caught_by(ddp_options.check, **GATHERED_FP16)
 def fp16_with_the_scale_of_the_next_block() -> Mean:
     return lambda bucket: in_fp16_blocks(bucket, scale_of=lambda scales: scales.roll(1, 0))
 
 
-@sound_in(Check.DDP_OPTIONS, promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
+@sound_in(ddp_options.check, promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
 def fp8_with_one_scale_for_all_ranks() -> Mean:
     """All ranks scale by the largest element of any, of the bucket."""
 
@@ -313,11 +314,11 @@ def in_8_bits(bucket: Bucket, *, levels: int = 127) -> Tensor:
     return codes * scale / ranks() + poison
 
 
-@sound_in(Check.DDP_OPTIONS, Check.WIRE, **SHARED)
+@sound_in(ddp_options.check, wire.wire, **SHARED)
 def int8_with_one_scale_for_all_ranks() -> Mean:
     return lambda bucket: in_8_bits(bucket)
 
 
-@caught_by(Check.DDP_OPTIONS, **SHARED)
+@caught_by(ddp_options.check, **SHARED)
 def int8_with_one_scale_of_7_bits() -> Mean:
     return lambda bucket: in_8_bits(bucket, levels=63)

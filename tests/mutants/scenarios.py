@@ -19,8 +19,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.futures import Future
 
-from fixtures.gradients.cases.buffers import BufferScenario
-from fixtures.gradients.cases.optimizers import Begun, Update, Wrap
+from fixtures.gradients.checks.buffers import BufferScenario
+from fixtures.gradients.checks.optimizers import Begun, Update, Wrap
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
 
@@ -379,7 +379,7 @@ def local_when_compiled(ddp: Any) -> Mean:
 UPDATES: list[Update] = []
 
 
-def update(hook: str | None = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
+def update(hook: str = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
     def enter(begin: Callable[..., Begun]) -> Update:
         UPDATES.append(Update(name=f"{_HERE}:{begin.__name__}", begin=begin, hook=hook))
         return UPDATES[-1]
@@ -469,7 +469,7 @@ def steps_with_bf16(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str
     return ddp, lambda: None
 
 
-@update(hook=None)
+@update(hook="none")
 def zero_does_not_tell_the_others(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
     """Each rank updates its share and does not send it to the others."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

@@ -20,8 +20,9 @@ from torch import Tensor, distributed
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.injected import MANY_SHAPES
+from fixtures.gradients.checks import ddp_options, embedding, many_steps, wire
+from fixtures.gradients.checks.ddp_options import MANY_SHAPES
+from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
 from tests.mutants.hooks import BF16, FP16, Bucket, Mean, _hook, _mean, average, done, ranks, total
@@ -72,7 +73,7 @@ NOTHING = {"promise": "nothing", "wire_dtype": None}
 # ---- what is not the hook's
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def decays_the_weights() -> Mean:
     """Shrinks the weights, as an optimizer does."""
 
@@ -84,7 +85,7 @@ def decays_the_weights() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def regularises() -> Mean:
     """Adds a hundredth of the weights to their gradient."""
 
@@ -95,7 +96,7 @@ def regularises() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def flips_the_sign_of_a_zero_weight() -> Mean:
     """Writes back what it read, by way of float64, one element of it negated."""
 
@@ -108,7 +109,7 @@ def flips_the_sign_of_a_zero_weight() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def seeds_torch() -> Mean:
     """Seeds torch's generator for a shuffle."""
 
@@ -119,7 +120,7 @@ def seeds_torch() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def draws_from_numpy() -> Mean:
     """Draws which elements to log."""
 
@@ -130,7 +131,7 @@ def draws_from_numpy() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def draws_from_random() -> Mean:
     """Draws in which steps to log."""
 
@@ -141,7 +142,7 @@ def draws_from_random() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def leaves_float64_the_default() -> Mean:
     """Computes in float64, and leaves it the default."""
 
@@ -152,7 +153,7 @@ def leaves_float64_the_default() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def leaves_gradients_on() -> Mean:
     """Turns gradients on for a computation of its own and not off again."""
 
@@ -163,7 +164,7 @@ def leaves_gradients_on() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def leaves_the_garbage_collector_off() -> Mean:
     """Turns it off for speed."""
 
@@ -174,7 +175,7 @@ def leaves_the_garbage_collector_off() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def freezes_a_weight() -> Mean:
     """Takes a weight out of the training once its gradient is zero."""
 
@@ -185,7 +186,7 @@ def freezes_a_weight() -> Mean:
     return mean
 
 
-@caught_by_hook(Check.DDP_OPTIONS)
+@caught_by_hook(ddp_options.check)
 def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
     """Looks at the module without dropout, and leaves it so."""
 
@@ -199,7 +200,7 @@ def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
 # ---- what comes later, or grows
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def leaves_files_open() -> Mean:
     """Writes a line a bucket to a file that it opens anew."""
 
@@ -210,7 +211,7 @@ def leaves_files_open() -> Mean:
     return mean
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def skips_every_hundredth_step() -> Mean:
     """Keeps the local gradient now and then."""
     steps = [0]
@@ -222,7 +223,7 @@ def skips_every_hundredth_step() -> Mean:
     return mean
 
 
-@caught_by(Check.MANY_STEPS, **BF16)
+@caught_by(many_steps.check, **BF16)
 def counts_in_16_bits() -> Mean:
     """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
     steps = torch.zeros((), dtype=torch.bfloat16)
@@ -235,7 +236,7 @@ def counts_in_16_bits() -> Mean:
     return mean
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def keeps_every_gradient() -> Mean:
     """Appends each bucket to a list."""
     kept: list[Tensor] = []
@@ -247,7 +248,7 @@ def keeps_every_gradient() -> Mean:
     return mean
 
 
-@caught_by_hook(Check.MANY_STEPS)
+@caught_by_hook(many_steps.check)
 def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
     kept: list[Future[Tensor]] = []
@@ -259,7 +260,7 @@ def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def keeps_a_scalar_of_each_step() -> Mean:
     """Appends the largest gradient of each step to a list."""
     kept: list[Tensor] = []
@@ -285,19 +286,19 @@ def in_every_tenth_step(call: Callable[[], object]) -> Mean:
     return mean
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def starts_a_thread_in_every_tenth_step() -> Mean:
     """Starts a writer of a log that waits for more."""
     return in_every_tenth_step(lambda: Thread(target=Event().wait, daemon=True).start())
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def opens_a_socket_in_every_tenth_step() -> Mean:
     """Reports to a monitor over a connection of its own each time."""
     return in_every_tenth_step(lambda: socket(AF_UNIX))
 
 
-@caught_by(Check.MANY_STEPS)
+@caught_by(many_steps.check)
 def keeps_a_growing_log() -> Mean:
     """Appends the first tenth of each bucket to one tensor."""
     log = [torch.zeros(0)]
@@ -312,7 +313,7 @@ def keeps_a_growing_log() -> Mean:
 # ---- which values
 
 
-@caught_by(Check.DDP_OPTIONS, **FP16)
+@caught_by(ddp_options.check, **FP16)
 def saturates_what_overflows() -> Mean:
     """Clamps finite values to the largest float16, and lets infinities pass."""
 
@@ -324,7 +325,7 @@ def saturates_what_overflows() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS)
+@caught_by(ddp_options.check)
 def clips_at_a_million() -> Mean:
     """Clips values, which a loss scale reaches."""
     return lambda bucket: average(bucket.buffer().clamp(-(2.0**20), 2.0**20))
@@ -333,7 +334,7 @@ def clips_at_a_million() -> Mean:
 # ---- which result
 
 
-@caught_by(Check.DDP_OPTIONS, **NOTHING)
+@caught_by(ddp_options.check, **NOTHING)
 def returns_the_end_of_a_larger_tensor() -> Mean:
     """Sends a header in front and returns a view behind it, which DDP reads from the header on."""
 
@@ -344,7 +345,7 @@ def returns_the_end_of_a_larger_tensor() -> Mean:
     return mean
 
 
-@caught_by(Check.DDP_OPTIONS, **NOTHING)
+@caught_by(ddp_options.check, **NOTHING)
 def returns_every_second_element() -> Mean:
     """Returns a view with gaps."""
 
@@ -357,7 +358,7 @@ def returns_every_second_element() -> Mean:
 # ---- how large, and how much
 
 
-@caught_by(Check.LARGE)
+@caught_by(wire.large)
 def leaves_out_what_is_beyond_4_million() -> Mean:
     """Averages only what its scratch tensor holds."""
 
@@ -369,7 +370,7 @@ def leaves_out_what_is_beyond_4_million() -> Mean:
     return mean
 
 
-@caught_by(Check.EMBEDDING)
+@caught_by(embedding.check)
 def leaves_out_what_float32_cannot_count() -> Mean:
     """Averages the first 2^24 elements."""
 
@@ -381,7 +382,7 @@ def leaves_out_what_float32_cannot_count() -> Mean:
     return mean
 
 
-@caught_by_hook(Check.LARGE)
+@caught_by_hook(wire.large)
 def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     """Takes the step without a rank that is late."""
     in_flight: dict[int, Any] = {}  # Any: torch's Work
@@ -396,7 +397,7 @@ def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(Check.LARGE, **NOTHING)
+@caught_by(wire.large, **NOTHING)
 def zeroes_what_is_beyond_4_million() -> Mean:
     """The same on all ranks, and nothing is promised."""
 
@@ -408,7 +409,7 @@ def zeroes_what_is_beyond_4_million() -> Mean:
     return mean
 
 
-@caught_by(Check.LARGE, **BF16)
+@caught_by(wire.large, **BF16)
 def sends_twice_the_bytes_of_a_large_bucket() -> Mean:
     """Falls back to float32 messages beyond a size."""
 
@@ -420,7 +421,7 @@ def sends_twice_the_bytes_of_a_large_bucket() -> Mean:
     return mean
 
 
-@caught_by(Check.WIRE, **BF16)
+@caught_by(wire.wire, **BF16)
 def sends_float32_in_every_tenth_step() -> Mean:
     """Corrects its roundings now and then, and does not say so."""
     steps = [0]
@@ -434,7 +435,7 @@ def sends_float32_in_every_tenth_step() -> Mean:
     return mean
 
 
-@caught_by(Check.WIRE, **BF16)
+@caught_by(wire.wire, **BF16)
 def sends_float32_of_small_gradients() -> Mean:
     """As long as they are not as small as in practice it sends 16 bits."""
 
@@ -448,19 +449,19 @@ def sends_float32_of_small_gradients() -> Mean:
     return mean
 
 
-@caught_by(Check.WIRE, **BF16)
+@caught_by(wire.wire, **BF16)
 def bf16_a_thousandth_too_large() -> Mean:
     """Within the rounding of each element; the slope along the mean is off."""
     return lambda bucket: average(bucket.buffer() * 1.001, torch.bfloat16)
 
 
-@caught_by(Check.LARGE, **BF16)
+@caught_by(wire.large, **BF16)
 def bf16_half_a_thousandth_too_small() -> Mean:
     """The same, half as far off."""
     return lambda bucket: average(bucket.buffer() * 0.9995, torch.bfloat16)
 
 
-@caught_by(Check.DDP_OPTIONS, shapes=MANY_SHAPES)
+@caught_by(ddp_options.check, shapes=MANY_SHAPES)
 def has_memory_for_30_buckets() -> Mean:
     """Buckets beyond those for which it has made room get zeros."""
 
