@@ -7,7 +7,7 @@ from fixtures.gradients.checks.buffers import BUFFER_SCENARIOS, follow, start
 from fixtures.gradients.checks.optimizers import UPDATE_OPTIONS, UPDATES, optimizers_for
 from fixtures.gradients.checks.scenarios import SCENARIOS, kinds_for
 from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import other_buffers, other_scenario, other_update, unsupported
+from fixtures.gradients.left_out import other_buffers, other_scenario, unsupported
 
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"
@@ -26,7 +26,6 @@ def test_gradients_ways(
 
 
 @pytest.mark.on_request(*UPDATES)
-@pytest.mark.unless(reason=other_update)
 @pytest.mark.parametrize("option", UPDATE_OPTIONS)
 @pytest.mark.parametrize("update", UPDATES)
 def test_gradients_ways_to_step(promise: PromiseCheck, gradient_world: str, update: str, option: str) -> None:
