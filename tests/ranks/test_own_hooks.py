@@ -66,7 +66,8 @@ def test_what_a_hook_raises_fails_its_ranks() -> None:
 
 def test_a_hook_that_differs_by_rank_is_reported(two_ranks: RankSets) -> None:
     found = violations(ask(two_ranks, ddp_options.check, hook=f"{HERE}:differs_by_rank", **CHECK))
-    assert re.search(r"parameter 0, element \d+ is .*, on rank 1 it is .*: ranks differ in 32 of 32 elements", found[0])
+    says = r"parameter 0 \(float32\), element \d+ is .*, on rank 1 it is .*: ranks differ in 32 of 32 elements"
+    assert re.search(says, found[0])
 
 
 def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> None:
