@@ -189,7 +189,7 @@ def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory
     shutil.copytree(first[1], storage)
     edit(storage, forget_canaries)
     arguments = ("-p", "tests.quiet_machine", FILES[0], STEADY, "-k", "2cpu-ddp]", *QUICK, "--min-slowdown=100")
-    return pytest_perf(storage, *arguments, variables={STEP_MS: "400"})
+    return pytest_perf(storage, *arguments, variables={STEP_MS: "160"})
 
 
 def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:
