@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from fixtures.launch.processes import OnThisMachine
+from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -16,6 +17,23 @@ from fixtures.session.run_state import Judged, Run
 from fixtures.session.settings import Settings
 from fixtures.stats.verdict import judge
 
+TRAINED = WorkloadFingerprint(
+    parameters=4,
+    parameter_elements=2_709_706,
+    parameter_dtypes=["float32"],
+    parameters_sha256="a",
+    buffers=1,
+    buffer_elements=8,
+    buffers_sha256="b",
+    sample=["float32[3]"],
+    batch_size=32,
+    optimizer="SGD",
+    optimizer_options={"lr": "0.001"},
+    find_unused_parameters=False,
+    activation_dtypes=["float32"],
+    float32_matmul_precision="highest",
+    cudnn_allow_tf32=None,
+)
 SETTINGS = Settings(
     gpus=Gpus(),
     starter=OnThisMachine(),

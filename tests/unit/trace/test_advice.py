@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.recorded import json_of
 from fixtures.matrix.transfers import ALL_REDUCE
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import Recorded, read_history
 from fixtures.records.differences import Snapshot
-from fixtures.records.schema import EnvironmentRecord, TestRecord, json_of
+from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.report.advice_lines import advice_lines
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_advice import Checked, advice_of, curve_for, figures_for
