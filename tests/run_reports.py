@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 from fixtures.records.files import checked
-from fixtures.report.run_report.rows import Report
+from fixtures.report.rows import Report
 from tests.command_line import ROOT
 from tests.saved_records import Record, infos, read
 
@@ -14,6 +14,9 @@ DDP = "perf/test_throughput.py::test_throughput[vit_l_32-4gpu-ddp]"
 HOSTILE = (
     """</script><script>window.hurt = 1</script><img src=x onerror="window.hurt = 1">|`[a](javascript:hurt)`\n'"@all"""
 )
+
+
+SENT = {"transfer_ms": 4, "exposed_ms": 2}
 
 
 def h200() -> Record:
@@ -43,12 +46,17 @@ def profiled(record: Record) -> Record:
         }
         info["communication_ms"] = exposed_ms + 5
         info["ledger"] = {
-            "one_to_one": True,
-            "apart": None,
             "buckets": [{"bytes": 600, "parameters": ["a"], "largest_parameter": "a", "largest_parameter_bytes": 600}]
             * 2,
             "collectives": [
-                {"what": "all_reduce", "ready_ms": at, "start_ms": at + 1, "duration_ms": 9, "transfer_ms": 4}
+                {
+                    "what": "all_reduce",
+                    "ready_ms": at,
+                    "start_ms": at + 1,
+                    "duration_ms": 9,
+                    "transfer_ms": 4,
+                    "exposed_ms": 2,
+                }
                 for at in (10, 25)
             ],
         }
@@ -120,7 +128,7 @@ def large(tests: int, steps: int) -> Record:
         info["config"] += f"_{number}"
         info["world"] = f"{number % 10}gpu"
         benchmark["fullname"] += f"_{number}"
-        info["launch_medians_s"] = info["launch_medians_s"][:1]
+        info["launch_medians_s"] = [info["launch_medians_s"][0] + number * 1e-9]
         info["launch_steps"] = [steps]
         benchmark["stats"]["data"] = [info["launch_medians_s"][0] * (1 + step / 1e3) for step in range(steps)]
     return profiled(record)
