@@ -11,6 +11,7 @@ import pytest
 
 from fixtures.matrix.recorded import UNRECORDED, json_of
 from fixtures.records.files import BadRecord, checked
+from fixtures.records.schema import EnvironmentRecord
 from tests.record_reference import DOCUMENT, keys_of, parts, with_tables
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +45,7 @@ def test_there_are_committed_records() -> None:
 
 def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
     record = checked(small())
-    assert record.environment is None
+    assert record.environment == EnvironmentRecord()
     assert record.benchmarks[0].extra_info.remeasured_launch_medians_s is None
     assert without_nulls(json_of(record)) == small()
 
