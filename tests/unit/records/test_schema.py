@@ -47,7 +47,7 @@ def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
     record = checked(small())
     assert record.environment == EnvironmentRecord()
     assert record.benchmarks[0].extra_info.remeasured_launch_medians_s is None
-    assert without_nulls(json_of(record)) == small()
+    assert without_nulls(json_of(record)) == small() | {"environment": {}, "canaries": {}}
 
 
 def test_a_promised_key_is_written_as_null_if_it_is_unknown_and_other_keys_are_left_out() -> None:
@@ -77,7 +77,7 @@ def top(**values: object) -> Callable[[], dict[str, Any]]:
         (lambda: small(lossless=1), f"{DDP}: lossless is a int, not true or false"),
         (lambda: small(verdict={}), f"{DDP}: verdict has no word"),
         (
-            lambda: small(gpu_state={"launches": [], "spoilers": [{"kind": "pcie"}]}),
+            lambda: small(gpu_state={"launches": [], "spoilers": [{"kind": "clocks"}]}),
             f"{DDP}: gpu_state.spoilers[0] has no says",
         ),
         (lambda: small(bucket_bytes=[1, None]), f"{DDP}: bucket_bytes[1] is a NoneType, not a whole number"),
