@@ -25,7 +25,7 @@ def name_of(document: Path) -> str:
 
 
 def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/workload.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/workload.md").read_text(), re.DOTALL)
     (tmp_path / "my_project").mkdir()
     (tmp_path / "my_project/training.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
