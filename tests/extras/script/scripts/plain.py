@@ -1,4 +1,4 @@
-"""A training script with argparse, DDP, a DistributedSampler and a loader with a worker; runs with and without torchrun."""
+"""A training script with argparse, DDP, a DistributedSampler and a loader with a worker; also without torchrun."""
 
 import argparse
 import os
@@ -22,7 +22,10 @@ def main() -> None:
         dist.init_process_group("gloo")
     torch.manual_seed(0)
     model: nn.Module = nn.Sequential(
-        nn.Linear(64, arguments.width), nn.ReLU(), nn.Linear(arguments.width, arguments.width), nn.Linear(arguments.width, 10)
+        nn.Linear(64, arguments.width),
+        nn.ReLU(),
+        nn.Linear(arguments.width, arguments.width),
+        nn.Linear(arguments.width, 10),
     )
     if distributed:
         model = DistributedDataParallel(model, bucket_cap_mb=1)
