@@ -32,7 +32,7 @@ from types import FrameType
 from typing import Any
 
 from fixtures.__main__ import main
-from fixtures.inputs.plain_text import quoted
+from fixtures.matrix.plain_text import quoted
 from fixtures.records.baselines import BadBaseline, History, read_history
 from fixtures.records.differences import cause
 from fixtures.records.expectations import read_population

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 ARCHITECTURE = ROOT / "docs/architecture.md"
 # From the bottom to the top: a room imports from rooms of lower floors, never from its own floor or above.
 FLOORS = (
-    ("matrix", "inputs"),
+    ("matrix",),
     ("stats", "machine", "trace"),
     ("launch",),
     ("records", "ranks"),

@@ -11,7 +11,7 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.session.preflight import unfit
+from fixtures.session.own_workload_checks import unfit
 from tests import workloads_for_tests
 
 TWO = parse_world("2cpu")

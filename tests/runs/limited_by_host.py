@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fixtures.launch.protocol import CanaryResult
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from fixtures.records.measurement import Launch
 from fixtures.session import canaries
 

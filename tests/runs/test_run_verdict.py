@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from tests.command_line import QUICK, Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf as pytest_perf

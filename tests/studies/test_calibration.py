@@ -7,7 +7,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes

@@ -1,6 +1,7 @@
 """The rooms of ``fixtures/``: imports run one way, extras are on their own, and only code in a rank imports torch."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from fixtures.extras import EXTRAS
@@ -23,6 +24,14 @@ def test_every_extra_is_in_the_list_and_has_its_parts_and_its_question() -> None
     assert {part for part in parts if not (FOLDER / part).exists()} == set()
     table = (FOLDER / "README.md").read_text().partition("| extra |")[2]
     assert EXTRAS.keys() <= set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def test_a_file_name_occurs_once() -> None:
+    """But for the parts of an extra, which the core imports by name."""
+    parts = {FOLDER / extra / f"{part}.py" for extra, parts in EXTRAS.items() for part in parts}
+    files = [file for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py" and file not in parts]
+    apart = [file for file in files if "gradients" not in file.parts]
+    assert [name for name, times in Counter(file.name for file in apart).items() if times > 1] == []
 
 
 def test_no_module_of_the_core_imports_or_names_an_extra() -> None:

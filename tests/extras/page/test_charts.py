@@ -5,7 +5,7 @@ from pathlib import Path
 
 from plotly.graph_objects import Figure
 
-from fixtures.extras.page.charts.drawn import charts_of
+from fixtures.extras.page.charts import charts_of
 from fixtures.extras.page.charts.gradient_errors import pareto_front
 from fixtures.extras.page.charts.launch_times import launches_ms
 from fixtures.extras.page.figure import Chart

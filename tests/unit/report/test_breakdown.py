@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.report.breakdown import COLUMNS, BreakdownRow, breakdown_lines, remarks
 from fixtures.report.breakdown_columns import findings
+from fixtures.report.breakdown_tables import COLUMNS, BreakdownRow, breakdown_lines, remarks
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge

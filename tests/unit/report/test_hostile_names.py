@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.__main__ import main
 from fixtures.extras import EXTRAS
-from fixtures.inputs.plain_text import quoted
+from fixtures.matrix.plain_text import quoted
 from tests.recordings import ddp_steps
 
 ESCAPE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e"

@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.worlds import parse_world
+from fixtures.records.config_comparison import is_faster, on_one_device
 from fixtures.records.measurement import Measurement
-from fixtures.session.comparison import is_faster, on_one_device
 from fixtures.session.run_advice import alone_record
 from tests.builders import DDP, launch, lines, measured
 from tests.unit.report.test_table import NO_COMM, SINGLE, beside, best, launched, quiet

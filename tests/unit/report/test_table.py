@@ -11,13 +11,13 @@ from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
+from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.best import best_lines
 from fixtures.report.closing import main_table
 from fixtures.report.coloured import Coloured
 from fixtures.report.recording import recording_command
 from fixtures.report.table import report_lines
-from fixtures.session.comparison import Comparison, comparisons
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import DDP, SETTINGS, launch, lines, measured, unwrapped

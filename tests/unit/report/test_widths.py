@@ -18,10 +18,10 @@ from fixtures.records.measurement import Measurement
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report import table as table_module
-from fixtures.report.advice import advice_lines
+from fixtures.report.advice_lines import advice_lines
 from fixtures.report.against import against_lines
 from fixtures.report.bandwidth import bandwidth_lines
-from fixtures.report.breakdown import breakdown_lines
+from fixtures.report.breakdown_tables import breakdown_lines
 from fixtures.report.columns import Column, shown_columns
 from fixtures.report.config_columns import COLUMNS, ConfigRow
 from fixtures.report.gradients import Outcome

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
+from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement
 from fixtures.report.table import report_lines
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.comparison import disturbance_of
 from fixtures.session.disturbance import disturbances
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from fixtures.records.canary_times import LaunchTimes
 from fixtures.records.measurement import was_limited
 from fixtures.records.schema import TestRecord

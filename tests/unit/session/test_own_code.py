@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.launch.faults import RankFault
 from fixtures.session.own_code import load_workloads, place_of_function
-from fixtures.session.preflight import unfit
+from fixtures.session.own_workload_checks import unfit
 
 MINE = "tests.workloads_for_tests:steady"
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fixtures.matrix.canaries import HOST
+from fixtures.matrix.canary_names import HOST
 from fixtures.records.differences import environment_of, software_differences
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.stats.common_shift import (

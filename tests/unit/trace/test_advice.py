@@ -16,7 +16,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import Recorded, read_history
 from fixtures.records.differences import Snapshot
 from fixtures.records.schema import EnvironmentRecord, TestRecord, json_of, known
-from fixtures.report.advice import advice_lines
+from fixtures.report.advice_lines import advice_lines
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_advice import Checked, advice_of, curve_for, figures_for
 from fixtures.session.run_state import Judged, Run

@@ -11,13 +11,13 @@ class Classifier(lightning.LightningModule):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
 
-    def training_step(self, batch, _index):  # type: ignore[no-untyped-def]
+    def training_step(self, batch, _index):
         samples, labels = batch
         loss = nn.functional.cross_entropy(self.layers(samples), labels)
         self.log("loss", loss, prog_bar=True)
         return loss
 
-    def configure_optimizers(self):  # type: ignore[no-untyped-def]
+    def configure_optimizers(self):
         return torch.optim.Adam(self.parameters(), lr=1e-3)
 
 

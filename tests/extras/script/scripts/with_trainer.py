@@ -7,11 +7,11 @@ from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 
-class RandomTokens(Dataset):  # type: ignore[type-arg]
+class RandomTokens(Dataset):
     def __len__(self) -> int:
         return 4096
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index):
         ids = torch.randint(0, 128, (16,), generator=torch.Generator().manual_seed(index))
         return {"input_ids": ids, "labels": ids}
 

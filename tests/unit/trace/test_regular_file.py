@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.inputs import regular_file
-from fixtures.inputs.regular_file import MAX_BYTES, UnreadableFile, decompressed, read_regular
+from fixtures.trace import regular_file
+from fixtures.trace.regular_file import MAX_BYTES, UnreadableFile, decompressed, read_regular
 
 
 def reason(path: Path) -> str:

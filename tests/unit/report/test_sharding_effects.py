@@ -7,10 +7,9 @@ import pytest
 
 from fixtures.matrix.configs import SHARDING
 from fixtures.matrix.worlds import parse_world
+from fixtures.records.config_comparison import best_of, fastest_lossless
 from fixtures.records.measurement import Measurement
-from fixtures.report.sharding import sharding_lines
-from fixtures.session.comparison import best_of, fastest_lossless
-from fixtures.session.sharding_effects import sharding_effects
+from fixtures.report.sharding_effects import sharding_effects, sharding_lines
 from tests.builders import launch, measured
 
 

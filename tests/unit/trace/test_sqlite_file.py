@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.inputs.sqlite_file import BadDatabase, Row, open_database
+from fixtures.trace.sqlite_file import BadDatabase, Row, open_database
 
 Write = Callable[..., Path]
 

@@ -7,8 +7,7 @@ import pytest
 
 from fixtures.matrix.configs import CONFIGS, DDP_PLAIN, DDP_SETTINGS, NCCL_AUTOMATIC, NCCL_SETTINGS
 from fixtures.records.measurement import Measurement
-from fixtures.report.setting_lines import setting_lines
-from fixtures.session.setting_gains import setting_gains
+from fixtures.report.setting_gains import setting_gains, setting_lines
 from tests.builders import launch, measured
 
 # Launches of a set of ranks differ so on H200s.

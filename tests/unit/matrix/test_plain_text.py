@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from fixtures.inputs.plain_text import PlainStream, one_line, quoted, shortened
+from fixtures.matrix.plain_text import PlainStream, one_line, quoted, shortened
 
 
 @pytest.mark.parametrize(
