@@ -1,4 +1,4 @@
-"""Simulation for the tables of docs/studies/calibration.md: false alarms and power of the verdict.
+"""Simulation for docs/studies/accuracy.md: false alarms and power of the verdict.
 
 python -m studies.calibration          false alarms, then the smallest slowdown found 95 times in 100, then other rules,
                                        then --against (studies/calibration_pairs.py)

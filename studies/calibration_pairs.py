@@ -1,4 +1,4 @@
-"""Simulation for the tables of docs/studies/calibration.md on --against: false alarms, time to a decision and power.
+"""Simulation of --against, for docs/studies/accuracy.md: false alarms, time to a decision and power.
 
 python -m studies.calibration_pairs              the simulated tables alone, which ``studies.calibration`` prints too
 python -m studies.calibration_pairs baselines    the parts of the noise in these records

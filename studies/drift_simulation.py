@@ -1,4 +1,4 @@
-"""Simulation for the tables of docs/studies/drift.md: false alarms and power of the changepoint detection.
+"""Simulation for docs/studies/accuracy.md: false alarms and power of the changepoint detection.
 
 python -m studies.drift_simulation                    both tables, on all cores
 python -m studies.drift_simulation 60 35,step30,10,30  number of cases, then NIGHTS,WHAT,TESTS,FIRST_NIGHT_AFTER_STEP

@@ -1,4 +1,4 @@
-"""Simulation for docs/studies/fleet.md: false and missed names of ``python -m fixtures fleet``.
+"""Simulation for docs/studies/accuracy.md: false and missed names of ``python -m fixtures fleet``.
 
 python -m studies.fleet_simulation                         the table, 1000 fleets a row
 python -m studies.fleet_simulation --fleets 100 --hosts 4  fewer fleets, another size

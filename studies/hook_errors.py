@@ -1,4 +1,4 @@
-"""What hooks leave out of the gradients of the tiny ViT, in a step and in the sum of 20: docs/studies/hooks.md.
+"""What hooks leave out of the gradients of the tiny ViT, in a step and in the sum of 20: docs/studies/accuracy.md.
 
     python -m studies.hook_errors [RANKS]
 

@@ -1,4 +1,4 @@
-"""Validation of ``python -m fixtures predict``, for docs/studies/prediction.md.
+"""Validation of ``python -m fixtures predict``, for docs/studies/accuracy.md.
 
 python -m studies.prediction            the tables, from the records in baselines/
 python -m studies.prediction FOLDER     from other records, in folders by instance

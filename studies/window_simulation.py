@@ -1,4 +1,4 @@
-"""Simulation for the window tables of docs/studies/calibration.md: false alarms and power with the stopping rule.
+"""Simulation of the stopping rule, for docs/studies/accuracy.md: false alarms and power.
 
 python -m studies.window_simulation          each kind of noise with the whole window and with one that stops early
 

@@ -1,4 +1,4 @@
-"""Simulation behind docs/studies/calibration.md: it agrees with the real rule; error rates are as documented."""
+"""Simulation behind docs/studies/accuracy.md: it agrees with the real rule; error rates are as documented."""
 
 import math
 from dataclasses import replace
@@ -152,7 +152,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     ],
 )
 def test_few_unchanged_runs_fail(name: str, tests: int, records: int) -> None:
-    """The share in more runs is in docs/studies/calibration.md."""
+    """The share in more runs is in docs/studies/accuracy.md."""
     noise = NOISES[name]
     others = other_machines(noise, seed=1)
     red, of = red_runs(lambda seen: whole_rule(seen, others).runs, noise, records=records, runs=100, tests=tests)

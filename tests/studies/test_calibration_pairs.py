@@ -1,4 +1,4 @@
-"""Simulation of --against (docs/studies/calibration.md): it agrees with the rule; error rates are as documented."""
+"""Simulation of --against (docs/studies/accuracy.md): it agrees with the rule; error rates are as documented."""
 
 import math
 

@@ -39,13 +39,13 @@ def test_what_the_profiler_itself_starves_the_device_is_not_reported() -> None:
 
 
 def test_a_profiler_that_slows_the_host_is_named_and_not_a_late_rank() -> None:
-    adds = "the profiler slows the host, which adds 18 ms of idle and waiting"
+    adds = "18 ms longer than measured, because the profiler slows the host"
     assert remarks_of(POWERSGD, POWERSGD.step_ms - 18) == adds
 
 
 def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown() -> None:
     explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90, host_limited=True)
-    adds = "the profiler slows the host, which adds 20 ms of idle and waiting"
+    adds = "20 ms longer than measured, because the profiler slows the host"
     assert remarks(explanation).startswith(f"the host limits this step; {adds}; starved 10.0 ms")
     row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}

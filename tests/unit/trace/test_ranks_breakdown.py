@@ -10,6 +10,7 @@ from fixtures.trace.breakdown import RankBreakdown, break_down
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 from fixtures.trace.timeline import BadTrace
+from tests.h200 import POWERSGD
 from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
 
 
@@ -44,6 +45,22 @@ def test_the_late_rank_is_named_with_a_count(late: Breakdown) -> None:
     waiting = late.waiting()
     assert waiting is not None
     assert (waiting.collectives, waiting.late) == (4, {1: 2})
+
+
+def test_of_steps_that_a_profiler_slowed_the_one_nearest_to_a_measured_step_counts() -> None:
+    """On real GPUs the first and the last of five steps were longer by 20 and 40 ms."""
+    nearest = POWERSGD.nearest_to(98)
+    assert (round(POWERSGD.step_ms, 1), round(nearest.step_ms, 1)) == (110.9, 100.6)
+    assert sum(nearest.parts_ms.values()) == pytest.approx(nearest.step_ms, rel=1e-9)
+    assert [len(rank.steps) for rank in nearest.ranks] == [1, 1]
+
+
+def test_a_rank_is_late_if_it_is_in_most_recorded_steps_not_in_the_one_that_counts() -> None:
+    waiting, of_nearest = POWERSGD.waiting(), POWERSGD.nearest_to(98).waiting()
+    assert waiting is not None
+    assert of_nearest is not None
+    assert (of_nearest.collectives, of_nearest.late) == (15, waiting.late)
+    assert of_nearest.waiting_ms < waiting.waiting_ms / 4
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,33 @@
-# torch.compile with optimize_ddp='python_reducer' passes hooks a tuple
+"""torch.compile with optimize_ddp='python_reducer' passes hooks a tuple.
 
-The reducer in Python calls a hook with `(gradient, parameter)` in place of a GradBucket.
-`fp16_compress_hook` and `bf16_compress_hook` take it; `allreduce_hook`, the wrappers, PowerSGD, the
-8-bit hooks and users' hooks raise AttributeError.
+The reducer in Python calls a hook with `(gradient, parameter)` in place of a GradBucket. `fp16_compress_hook` and
+`bf16_compress_hook` take it; `allreduce_hook`, the wrappers, PowerSGD, the 8-bit hooks and users' hooks raise
+AttributeError.
 
 Expected: A GradBucket, or an error at `register_comm_hook`.
 
 Instead: `optimize_ddp='no_optimization'`.
+"""
 
-```python
 import tempfile
 
 import torch
+import torch._dynamo
 from torch import distributed as dist
 from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
-import torch._dynamo
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def bug(rank: int) -> bool:
@@ -53,4 +53,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

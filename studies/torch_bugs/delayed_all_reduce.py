@@ -1,13 +1,13 @@
-# backward() does not wait for the all-reduce of delay_all_reduce_named_params
+"""backward() does not wait for the all-reduce of delay_all_reduce_named_params.
 
-The delayed gradients are reduced with `async_op=True`, and nothing waits for it. Right after
-`backward()` a large delayed gradient is mostly still local; a moment later it is right.
+The delayed gradients are reduced with `async_op=True`, and nothing waits for it. Right after `backward()` a large
+delayed gradient is mostly still local; a moment later it is right.
 
 Expected: `backward()` returns when all gradients are ready.
 
 Instead: none of the two arguments.
+"""
 
-```python
 import tempfile
 import time
 
@@ -20,12 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def bug(rank: int) -> bool:
@@ -52,4 +52,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

@@ -1,34 +1,33 @@
-# PowerSGD with an epsilon delivers zeros for ever after a first compressed gradient of zeros
+"""PowerSGD with an epsilon delivers zeros for ever after a first compressed gradient of zeros.
 
-With an epsilon, which the documentation advises against NaN, P and Q of a gradient of zeros are
-zero, and the warm start multiplies by that Q from then on. With error feedback this needs the first
-compressed gradient of a layer to be zero, as of a layer that is used later; without it any gradient
-of zeros does it. At rank 3 and more (QR) it does not happen.
+With an epsilon, which the documentation advises against NaN, P and Q of a gradient of zeros are zero, and the warm
+start multiplies by that Q from then on. With error feedback this needs the first compressed gradient of a layer to be
+zero, as of a layer that is used later; without it any gradient of zeros does it. At rank 3 and more (QR) it does not
+happen.
 
-Expected: The layer learns once its gradient is not zero, for example by drawing a Q of zeros
-anew.
+Expected: The layer learns once its gradient is not zero, for example by drawing a Q of zeros anew.
 
 Instead: `warm_start=False`, or a rank of 3 or more.
+"""
 
-```python
 import tempfile
 
 import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def bug(rank: int) -> bool:
@@ -49,4 +48,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

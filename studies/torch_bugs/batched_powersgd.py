@@ -1,20 +1,19 @@
-# batched_powerSGD_hook raises AssertionError in the first step that compresses
+"""batched_powerSGD_hook raises AssertionError in the first step that compresses.
 
-`_orthogonalize` asserts three dimensions, and `batched_powerSGD_hook` hands it two. The assertion
-has no message.
+`_orthogonalize` asserts three dimensions, and `batched_powerSGD_hook` hands it two. The assertion has no message.
 
 Expected: The hook compresses.
 
 Instead: `powerSGD_hook`.
+"""
 
-```python
 import tempfile
 
 import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+from torch.nn.parallel import DistributedDataParallel
 
 
 def bug(rank: int) -> bool:
@@ -36,4 +35,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

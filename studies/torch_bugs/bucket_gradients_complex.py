@@ -1,14 +1,14 @@
-# GradBucket.gradients() of complex parameters covers the first half of the bucket
+"""GradBucket.gradients() of complex parameters covers the first half of the bucket.
 
-The buffer of a bucket of complex parameters is their real view, twice as long. `gradients()` cuts
-it by the complex numbers of elements, so a hook that walks it (PowerSGD, for one) sees the first
-half. The second half stays local and undivided: ranks drift apart without an error.
+The buffer of a bucket of complex parameters is their real view, twice as long. `gradients()` cuts it by the complex
+numbers of elements, so a hook that walks it (PowerSGD, for one) sees the first half. The second half stays local and
+undivided: ranks drift apart without an error.
 
 Expected: Views of all of the buffer, or an error.
 
 Instead: a hook that takes `bucket.buffer()`.
+"""
 
-```python
 import tempfile
 
 import torch
@@ -20,12 +20,12 @@ from torch.nn.parallel import DistributedDataParallel
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def done(tensor):
@@ -57,4 +57,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

@@ -1,15 +1,14 @@
-# static_graph with several dtypes: no bucket is_last() in the first step, and all have index 0
+"""static_graph with several dtypes: no bucket is_last() in the first step, and all have index 0.
 
-Gradients of several dtypes never share a bucket. Under `static_graph` the buckets of the first
-backward pass all have index 0, and none of them is the last. A hook that acts at the last bucket
-hangs; one that keeps a memory by index mixes two buckets up. From the second step on both are
-right.
+Gradients of several dtypes never share a bucket. Under `static_graph` the buckets of the first backward pass all have
+index 0, and none of them is the last. A hook that acts at the last bucket hangs; one that keeps a memory by index
+mixes two buckets up. From the second step on both are right.
 
 Expected: Indices 0, 1, ... and a last bucket, as without static_graph.
 
 Instead: no static_graph, or act from the second step on.
+"""
 
-```python
 import tempfile
 
 import torch
@@ -48,4 +47,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

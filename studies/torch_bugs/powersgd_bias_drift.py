@@ -1,34 +1,33 @@
-# PowerSGD's error feedback piles up for what it does not compress
+"""PowerSGD's error feedback piles up for what it does not compress.
 
-The memory is the hook's input less its output also for vectors, which are not compressed: local
-minus mean, summed over all steps. It grows without bound where ranks differ, and in a 16-bit
-wrapper the gradient drowns in its roundings: a bias whose mean is 1 and whose ranks have 6 and -4
-is delivered far off after 300 steps in bfloat16.
+The memory is the hook's input less its output also for vectors, which are not compressed: local minus mean, summed
+over all steps. It grows without bound where ranks differ, and in a 16-bit wrapper the gradient drowns in its
+roundings: a bias whose mean is 1 and whose ranks have 6 and -4 is delivered far off after 300 steps in bfloat16.
 
 Expected: Uncompressed tensors have no memory.
 
 Instead: `use_error_feedback=False`, or no wrapper.
+"""
 
-```python
 import tempfile
 
 import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def bug(rank: int) -> bool:
@@ -50,4 +49,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

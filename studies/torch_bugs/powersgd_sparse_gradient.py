@@ -1,21 +1,21 @@
-# GradBucket.gradients() is empty for a sparse gradient, so PowerSGD leaves it local
+"""GradBucket.gradients() is empty for a sparse gradient, so PowerSGD leaves it local.
 
-The bucket of a sparse gradient has one parameter and no gradients. From the step on in which
-PowerSGD compresses, the embedding's gradient stays that of the rank, undivided: ranks drift apart
-without an error. Every hook that walks `gradients()` does the same.
+The bucket of a sparse gradient has one parameter and no gradients. From the step on in which PowerSGD compresses, the
+embedding's gradient stays that of the rank, undivided: ranks drift apart without an error. Every hook that walks
+`gradients()` does the same.
 
 Expected: The mean of the ranks, as before `start_powerSGD_iter`, or an error.
 
 Instead: `Embedding(sparse=False)`.
+"""
 
-```python
 import tempfile
 
 import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
+from torch.nn.parallel import DistributedDataParallel
 
 
 def bug(rank: int) -> bool:
@@ -37,4 +37,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```

@@ -1,13 +1,13 @@
-# DDP reads a hook's result from the beginning of its storage
+"""DDP reads a hook's result from the beginning of its storage.
 
-A hook that returns a view which begins further on, as of one message for several things, has its
-gradients shifted: what stands before the view becomes the first gradients. Nothing is said.
+A hook that returns a view which begins further on, as of one message for several things, has its gradients shifted:
+what stands before the view becomes the first gradients. Nothing is said.
 
 Expected: `storage_offset()` counts, or an error names it.
 
 Instead: return a copy (`.clone()`).
+"""
 
-```python
 import tempfile
 
 import torch
@@ -19,12 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 class Given(nn.Module):
     """Parameters whose gradients are the arguments of forward."""
 
-    def __init__(self, *shapes, dtype=torch.float32):
+    def __init__(self, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes)
 
-    def forward(self, *gradients):
-        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients)]).sum()
+    def forward(self, *gradients: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(w * g).sum() for w, g in zip(self.weights, gradients, strict=True)]).sum()
 
 
 def done(tensor):
@@ -53,4 +53,3 @@ def main(rank: int, file: str) -> None:
 
 if __name__ == "__main__":
     multiprocessing.spawn(main, (tempfile.mktemp(),), nprocs=2)
-```
