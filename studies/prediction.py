@@ -24,7 +24,7 @@ from fixtures.extras.predict.prediction import (
     read_measured,
 )
 from fixtures.extras.predict.step_model import predict
-from fixtures.records.schema import FullRecord, known
+from fixtures.records.schema import FullRecord
 
 BASELINES = Path(__file__).parent.parent / "baselines"
 WORKLOAD = "vit_l_32"
@@ -63,7 +63,7 @@ def cases(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
 
 def _gpu_model(record: FullRecord) -> str:
     """Model and link in the instance's name: nvidia-h200-nv18 of 8x-nvidia-h200-nv18-shm."""
-    return (known(record.instance) or "").partition("x-")[2].removesuffix("-shm")
+    return (record.instance or "").partition("x-")[2].removesuffix("-shm")
 
 
 def _parts(record: FullRecord, workload: str) -> list[Measured]:
@@ -79,10 +79,10 @@ def _parts(record: FullRecord, workload: str) -> list[Measured]:
 def _compared(how: str, parts: Sequence[Measured], other: FullRecord, ranks: int) -> Iterator[Case]:
     for benchmark in other.benchmarks:
         info = benchmark.extra_info
-        if info.workload != parts[0].workload or known(info.world_size) != ranks:
+        if info.workload != parts[0].workload or info.world_size != ranks:
             continue
         for one in parts:
-            if one.config == known(info.config):
+            if one.config == info.config:
                 actual_s = math.exp(fmean(map(math.log, info.launch_medians_s)))
                 found = predict(
                     one.parts, ranks, replace(one.cluster, gpus_per_node=max(ranks, one.parts.ranks)), "ring", ASSUMED

@@ -13,9 +13,8 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UnsetType
 
-from fixtures.records.schema import FullRecord, Part
+from fixtures.records.schema import FullRecord, Part, null_if_unknown
 
 DOCUMENT = Path(__file__).parent.parent / "docs/reference/record.md"
 _BEGIN, _END = "<!-- keys: written by python -m tests.record_reference -->", "<!-- end of keys -->"
@@ -70,7 +69,7 @@ def keys_of(part: type[Part]) -> list[Key]:
             Key(
                 name=name,
                 kind=fields[name].type,
-                always=fields[name].required,
+                always=fields[name].required or fields[name].default_factory is null_if_unknown,
                 meaning=meaning,
                 since=int(since or "1"),
             )
@@ -110,7 +109,7 @@ def in_words(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        inner = [one for one in get_args(kind) if one not in (UnsetType, type(None))]
+        inner = [one for one in get_args(kind) if one is not type(None)]
         return " or ".join(in_words(one) for one in inner)
     if get_origin(kind) is list:
         return f"list of {in_words(get_args(kind)[0])}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.records.files import checked
-from fixtures.records.schema import FullRecord, known
+from fixtures.records.schema import FullRecord
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
 
@@ -44,8 +44,8 @@ def test_the_selected_config_is_compared_with_them_in_the_table(saved: tuple[Out
 def test_they_are_in_the_record_but_no_baselines(saved: tuple[Outcome, FullRecord]) -> None:
     record = saved[1]
     (test,) = record.benchmarks
-    assert known(test.extra_info.against_naive_percent) is not None
-    assert {reference.config for reference in known(record.references) or []} == {"ddp", "no_comm", "single"}
+    assert test.extra_info.against_naive_percent is not None
+    assert {reference.config for reference in record.references or []} == {"ddp", "no_comm", "single"}
 
 
 @pytest.mark.parametrize("arguments", [(BF16,), ("perf/test_throughput.py", "-k", "bf16 and not powersgd")])

@@ -31,13 +31,13 @@ def test_the_record_has_the_efficiency_against_one_device(scaled: tuple[Outcome,
     for cell in ("1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb"):
         ratio = info[cell]["samples_per_s"] / info[cell]["world_size"] / info["1cpu-single"]["samples_per_s"]
         assert info[cell]["scaling_efficiency_percent"] == pytest.approx(100 * ratio)
-    assert info["2cpu-ddp"]["communication_percent"] is None  # nothing without communication was measured
+    assert "communication_percent" not in info["2cpu-ddp"]  # nothing without communication was measured
 
 
 def test_the_record_has_the_operations_and_no_mfu_without_a_gpu(scaled: tuple[Outcome, dict[str, Record]]) -> None:
     for info in scaled[1].values():
         assert info["flops_per_step"] == FLOPS_PER_SAMPLE * 2 * info["world_size"]
-        assert info["mfu_percent"] is info["peak_flops_per_s"] is None
+        assert not {"mfu_percent", "peak_flops_per_s"} & info.keys()
 
 
 def test_the_largest_world_has_the_line_on_scaling_and_v_the_columns(scaled: tuple[Outcome, dict[str, Record]]) -> None:

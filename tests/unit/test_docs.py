@@ -2,8 +2,6 @@
 
 import importlib
 import re
-from collections.abc import Iterator
-from configparser import ConfigParser
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,30 +13,15 @@ from fixtures.extras import EXTRAS, Part
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, find_workload
-from fixtures.ranks.software import RECORDED
 from fixtures.session.options import OPTIONS, pytest_addoption
-from fixtures.stats.verdict import Word
-from studies.terminal_svg import MEANINGS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 REFERENCE = ROOT / "docs/reference"
-IMAGES = ROOT / "docs/images"
 
 
 def name_of(document: Path) -> str:
     return str(document.relative_to(ROOT))
-
-
-def without_code(text: str) -> str:
-    """A document without its blocks of code, and without what a command has written between two markers."""
-    text = re.sub(r"^<!-- \w+: written by .*?^<!-- end of \w+ -->$", "", text, flags=re.DOTALL | re.MULTILINE)
-    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
-
-
-def first_cells(text: str) -> Iterator[str]:
-    """The first cell of each row of each table."""
-    yield from re.findall(r"^\| (.+?) \|", without_code(text), re.MULTILINE)
 
 
 def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,31 +44,10 @@ def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.Mon
     assert losses[-1] < losses[0]
 
 
-def in_tox() -> ConfigParser:
-    tox = ConfigParser()
-    tox.read(ROOT / "tox.ini")
-    return tox
-
-
-def test_tox_passes_what_a_record_keeps_and_where_a_workload_is() -> None:
-    passed = in_tox()["testenv"]["pass_env"].split(", ")
-    assert {f"{beginning}*" for beginning in RECORDED} | {"PYTHONPATH"} <= set(passed)
-
-
 def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
     text = (REFERENCE / "configs.md").read_text()
     names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | set(WORKLOADS) | set(INTERCONNECTS)
     assert [name for name in sorted(names) if f"`{name}`" not in text] == []
-
-
-def test_every_question_is_in_the_reference() -> None:
-    text = (REFERENCE / "configs.md").read_text()
-    assert [file.name for file in (ROOT / "perf").glob("test_*.py") if f"`perf/{file.name}`" not in text] == []
-
-
-def test_the_start_page_explains_every_column() -> None:
-    explained = set(first_cells((ROOT / "docs/start.md").read_text()))
-    assert {f"`{title}`" for title in MEANINGS} <= explained
 
 
 class Options:
@@ -143,11 +105,6 @@ def test_the_options_of_every_command_are_in_the_reference(capsys: pytest.Captur
         known = set(re.findall(r"--[a-z-]+", help_of(command))) - {"--help", "--benchmark-json"}
         (section,) = re.findall(rf"^## {command}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
         assert [option for option in sorted(known) if f"`{option}" not in section] == [], command
-
-
-def test_every_word_of_a_verdict_is_in_the_glossary() -> None:
-    text = (REFERENCE / "glossary.md").read_text()
-    assert [word for word in get_args(Word) if f"| `{word}` |" not in text] == []
 
 
 def anchors(document: Path) -> set[str]:

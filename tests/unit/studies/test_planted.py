@@ -56,22 +56,6 @@ def test_a_planted_workload_is_the_workload_under_a_name_of_its_own() -> None:
         find_workload("studies.planted:vit_tiny__us__1")
 
 
-@pytest.mark.parametrize("name", ["vit_tiny__4ctas__1", "vit_tiny__100mb__1", "vit_tiny__900us__1"])
-def test_a_workload_without_its_plant_is_unchanged(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv(UNPLANTED, "1")
-    found = find_workload(f"studies.planted:{name}")
-    assert (found.model, found.loss) == (WORKLOADS["vit_tiny"].model, WORKLOADS["vit_tiny"].loss)
-
-
-def test_fewer_sms_for_nccl_need_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = find_workload("studies.planted:vit_tiny__4ctas__1")
-    monkeypatch.delenv(MAX_CTAS, raising=False)
-    with pytest.raises(ValueError, match="NCCL_MAX_CTAS is unset: run NCCL_MAX_CTAS=4 pytest perf"):
-        planted.model()
-    monkeypatch.setenv(MAX_CTAS, "4")
-    assert planted.model() is not None
-
-
 def test_what_was_found_is_counted_by_plant() -> None:
     run = {
         "benchmarks": [
@@ -97,13 +81,6 @@ def test_other_rules_judge_the_same_steps() -> None:
     nothing, planted = plant_results([{"benchmarks": [*slower, *equal]}])
     assert nothing.rivals == {"`mean:5%`": 0, "7 % on the median": 0, "Mann-Whitney at 0.05": 1}
     assert planted.rivals == {"`mean:5%`": 2, "7 % on the median": 1, "Mann-Whitney at 0.05": 2}
-
-
-def test_a_record_without_the_other_builds_steps_is_not_judged_by_other_rules() -> None:
-    old = compared("vit_l_32__0us__1", "ok", 0.1)
-    del old["extra_info"]["against"]["step_s"]
-    (row,) = plant_results([{"benchmarks": [old]}])
-    assert (row.words, row.rivals) == (["ok"], {})
 
 
 def compared(workload: str, word: str, change_percent: float) -> dict[str, Any]:
@@ -136,10 +113,3 @@ def test_noise_is_separated_by_its_source() -> None:
     assert launch == pytest.approx(100 * 0.0190 / 2**0.5, rel=0.05)
     assert between == pytest.approx(100 * 0.0945 / 2**0.5, rel=0.02)
     assert next(iter(noise([run(0.1, 0.1)])))[3] is None
-
-
-def test_launches_with_different_numbers_of_steps_are_separated() -> None:
-    info = {"launch_medians_s": [0.1, 0.2], "launch_steps": [3, 1]}
-    stats = {"data": [0.1, 0.1, 0.1, 0.2], "rounds": 4}
-    ((_, step, _, _),) = noise([{"benchmarks": [{"name": "one", "stats": stats, "extra_info": info}]}])
-    assert step == 0

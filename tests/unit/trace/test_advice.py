@@ -15,7 +15,7 @@ from fixtures.matrix.transfers import ALL_REDUCE
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import Recorded, read_history
 from fixtures.records.differences import Snapshot
-from fixtures.records.schema import EnvironmentRecord, TestRecord, json_of, known
+from fixtures.records.schema import EnvironmentRecord, TestRecord, json_of
 from fixtures.report.advice_lines import advice_lines
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_advice import Checked, advice_of, curve_for, figures_for
@@ -266,7 +266,7 @@ def of_two_h200(config: str) -> tuple[Run, Parts]:
     history = read_history(ROOT / "baselines", TWO)
     of_fp32 = (one for one in history.values() if one.workload == "vit_l_32")
     newest = [one.last.info for one in of_fp32 if one.last and one.world == "2gpu"]
-    infos = {known(info.config): json_of(info) for info in newest}
+    infos = {info.config: json_of(info) for info in newest}
     times_s = infos[config]["launch_medians_s"]
     m = measured(config, 0, world="2gpu", launches=tuple(launch(time_s) for time_s in times_s))
     for size, seconds in OF_TWO.items():

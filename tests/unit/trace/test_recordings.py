@@ -133,6 +133,22 @@ def test_an_export_of_an_older_nsys_that_lacks_a_column_is_read(tmp_path: Path, 
     assert [break_down(timeline) for timeline in read(path)] == whole
 
 
+def test_a_time_that_is_no_number_is_named_with_its_row(tmp_path: Path) -> None:
+    path = sqlite(tmp_path / "odd.sqlite", [ddp_steps()])
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE NVTX_EVENTS SET start = 'now'")
+        database.commit()
+    assert "odd.sqlite NVTX_EVENTS, row 1: start is str, not int: export it again" in error(path)
+
+
+def test_nothing_is_written_and_no_journal_is_played_back(tmp_path: Path) -> None:
+    file = sqlite(tmp_path / "file.sqlite", [ddp_steps()])
+    (tmp_path / "file.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(500))
+    before = file.read_bytes()
+    assert read(file)
+    assert (file.read_bytes(), (tmp_path / "file.sqlite-journal").exists()) == (before, True)
+
+
 def test_work_without_a_recorded_time_is_left_out(tmp_path: Path) -> None:
     path = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
     whole = [break_down(timeline) for timeline in read(path)]
