@@ -26,6 +26,7 @@ pytest_plugins = (
     "fixtures.session.quick",
     "fixtures.session.order",
     "fixtures.session.launches",
+    "fixtures.session.measured_tests",
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",
     "fixtures.session.run_record",

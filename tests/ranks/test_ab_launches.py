@@ -15,7 +15,7 @@ from fixtures.launch.other_side import OtherSide
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import OWN, RankSets
 from fixtures.matrix.worlds import World
-from fixtures.records.measurement import Launch, Measurement
+from fixtures.records.measurement import Launch
 from fixtures.session.ab_launches import ABResult, compare
 from tests.builders import SETTINGS, launch, measured
 
@@ -40,7 +40,7 @@ class Sides:
         self.own.close()
         self.other.close()
 
-    def compare(self, own_s: Sequence[float], max_pairs: int) -> ABResult[Measurement]:
+    def compare(self, own_s: Sequence[float], max_pairs: int) -> ABResult:
         """Launches on this side last ``own_s``, on the other one second."""
 
         def one(ranks: RankSet, number: int) -> Launch:

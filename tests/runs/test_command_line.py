@@ -274,13 +274,11 @@ def test_the_table_at_the_end_has_a_row_for_each_config(five_tests: Outcome) -> 
     assert heading in five_tests.output
     headers, units, _, *rows = five_tests.output.partition(heading)[2].splitlines()
     # One launch has no spread; no_comm, the limit, and the loss of a small problem were not measured.
-    columns = ("config", "ms/step", "gain vs", "gain vs", "wire", "peak", "gradients", "verdict")
+    columns = ("config", "ms/step", "gain vs", "wire", "peak", "gradients", "verdict")
     assert re.split(r"\s{2,}", headers.strip()) == list(columns)
-    assert re.split(r"\s{2,}", units.strip()) == ["ddp %", "single %", "MB", "MB"]
-    assert rows[0].startswith("ddp ")
-    assert "lossless" in rows[0]
-    assert rows[1].startswith("bf16 ")
-    assert "lossy" in rows[1]
+    assert re.split(r"\s{2,}", units.strip()) == ["ddp %", "MB", "MB"]
+    fidelity = {cells[0]: cells[5] for row in rows if len(cells := row.split()) > 5}
+    assert {name: fidelity[name] for name in ("ddp", "bf16")} == {"ddp": "lossless", "bf16": "lossy"}
 
 
 def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> None:
@@ -289,13 +287,9 @@ def test_the_command_that_records_a_baseline_is_named(five_tests: Outcome) -> No
     assert re.fullmatch(rf"next: record a baseline \(about \d+ s\): {command}", next_)
 
 
-def test_the_best_configs_stand_there_as_code(five_tests: Outcome) -> None:
-    output = five_tests.output
-    best = re.search(r"^best lossless: (\w+),? .*$", output, re.MULTILINE)
-    assert best
-    assert re.search(r"^bf16 in your training script:$", output, re.MULTILINE)
-    assert "    from torch.nn.parallel import DistributedDataParallel\n" in output
-    assert "    model.register_comm_hook(None, bf16_compress_hook)\n" in output
+def test_one_launch_gives_nothing_to_paste(five_tests: Outcome) -> None:
+    assert re.search(r"^best lossless: one launch decides nothing among ", five_tests.output, re.MULTILINE)
+    assert "in your training script:" not in five_tests.output
 
 
 def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.records.baselines import Recorded
 from fixtures.records.differences import Snapshot, cause
-from fixtures.session.flow import cause_since
+from fixtures.session.causes import cause_since
 
 # What every record of a test has.
 BARE: dict[str, Any] = {"workload": "vit_l_32", "launch_medians_s": [0.1]}

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from fixtures.records.measurement import Launch, Measurement
+from fixtures.records.measurement import Launch
+from fixtures.records.transfer_measurement import Measured
 from fixtures.session.remeasure import MAX_MEASUREMENTS, judge_launches
 from fixtures.session.remeasure_budget import PAUSE_S, RemeasureBudget
 from fixtures.session.run_state import Run
@@ -48,7 +49,7 @@ class Machine:
         run.remeasure_budget = RemeasureBudget(left_s=recheck_s, sleep=self.sleep, clock=lambda: self.now_s)
         return run
 
-    def judged(self, run: Run, records: int = 1) -> tuple[Measurement, Verdict]:
+    def judged(self, run: Run, records: int = 1) -> tuple[Measured, Verdict]:
         first = measured("ddp", 1, launches=self.look())
         history = [[STEP_S * factor for factor in FACTORS]] * records
         return judge_launches(run, "ddp", first, history, self.look, self.look_anew, self.said.append)
