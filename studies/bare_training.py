@@ -45,7 +45,9 @@ def host_batches(feed: str, steps: int, size: int, workers: int) -> Iterator[Bat
             yield batch
         return
     dataset = RandomImages(steps * BATCH_SIZE * size)
-    sampler = DistributedSampler(dataset, shuffle=True) if dist.is_initialized() else None
+    sampler: DistributedSampler[Batch] | None = (
+        DistributedSampler(dataset, shuffle=True) if dist.is_initialized() else None
+    )
     yield from DataLoader(dataset, batch_size=BATCH_SIZE, sampler=sampler, num_workers=workers, pin_memory=ON_GPU)
 
 
@@ -53,9 +55,10 @@ def build_model() -> nn.Module:
     if ON_GPU:
         model: nn.Module = torchvision.models.vit_l_32(weights=None)
         return model
-    return torchvision.models.VisionTransformer(
+    model = torchvision.models.VisionTransformer(
         image_size=IMAGE, patch_size=8, num_layers=6, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=CLASSES
     )
+    return model
 
 
 def main() -> None:
@@ -87,7 +90,7 @@ def main() -> None:
             static_graph=arguments.static_graph,
             gradient_as_bucket_view=arguments.bucket_view,
         )
-    if arguments.bf16:
+    if arguments.bf16 and isinstance(model, DistributedDataParallel):
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
         model.register_comm_hook(None, bf16_compress_hook)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any, cast
 
 import pytest
 
@@ -47,14 +48,13 @@ def sets() -> Iterator[RankSets]:
 
 @pytest.fixture
 def run(sets: RankSets) -> Run:
-    def run(script: Path, config: str = "as_written", world: str = "2cpu", **more: object) -> list[ScriptResult]:
+    def run(script: Path, config: str = "as_written", world: str = "2cpu", **more: Any) -> list[ScriptResult]:
         (ranks,) = sets.of(INTERCONNECTS["native"], code=frozenset({SCRIPT}))
         request = ScriptRequest(
             workload="x", config=config, world=world, path=str(script), steps=STEPS, warmup=WARMUP, **more
-        )  # type: ignore[arg-type]
+        )
         try:
-            results: list[ScriptResult] = ranks.ask(parse_world(world), request, doing=config)
-            return results
+            return [cast(ScriptResult, one) for one in ranks.ask(parse_world(world), request, doing=config)]
         finally:
             ranks.close(patience_s=0)
 
@@ -149,7 +149,7 @@ def test_the_script_sees_what_torchrun_and_python_give_it(
 
 
 # What goes wrong: the parts of TRAINING, and what the one line says.
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ends early": ({"steps": 7}, "train.py ended after 7 optimizer steps, 10 are needed (4 to warm up)"),
     "without DDP": (
         {"before": "DistributedDataParallel = lambda module: module"},
