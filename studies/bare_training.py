@@ -52,12 +52,13 @@ def host_batches(feed: str, steps: int, size: int, workers: int) -> Iterator[Bat
 
 
 def build_model() -> nn.Module:
+    model: nn.Module
     if ON_GPU:
-        model: nn.Module = torchvision.models.vit_l_32(weights=None)
-        return model
-    model = torchvision.models.VisionTransformer(
-        image_size=IMAGE, patch_size=8, num_layers=6, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=CLASSES
-    )
+        model = torchvision.models.vit_l_32(weights=None)
+    else:
+        model = torchvision.models.VisionTransformer(
+            image_size=IMAGE, patch_size=8, num_layers=6, num_heads=3, hidden_dim=192, mlp_dim=768, num_classes=CLASSES
+        )
     return model
 
 
