@@ -18,7 +18,6 @@ from fixtures.records.measurement import Measurement
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report import table as table_module
-from fixtures.report.advice_lines import advice_lines
 from fixtures.report.against import against_lines
 from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.report.breakdown_tables import breakdown_lines
@@ -121,14 +120,13 @@ def too_long(lines: list[str]) -> list[str]:
     return [line for line in lines if is_prose(line) and len(line) > WIDTH]
 
 
-@pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth", "advice"])
+@pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth"])
 def test_every_section_fits(everything: Run, section: str) -> None:
     printed = {
         "report": lambda: report_lines(everything, report_of(everything)),
         "against": lambda: against_lines(everything),
         "breakdown": lambda: breakdown_lines(everything),
         "bandwidth": lambda: bandwidth_lines(everything, report_of(everything)),
-        "advice": lambda: advice_lines(everything),
     }[section]()
     assert len(printed) > 5
     assert too_long(printed) == []
