@@ -219,6 +219,34 @@ def test_wrong_input_is_reported_in_one_line(
     assert complaint in line
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--quik",), "  did you mean: --quick\n"),
+        (("-k", "powersdg_rank1"), "-k selects no test: powersdg_rank1, did you mean powersgd_rank1? ("),
+        (("-k", "nosuchthing"), "-k selects no test: nosuchthing is in no name ("),
+        (("--workload=my_project.training:worklaod",), "has no 'worklaod', did you mean workload?\n"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_nearest(
+    no_storage: Path, my_project: dict[str, str], arguments: tuple[str, ...], says: str
+) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments, variables=my_project)
+    assert outcome.exit_code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+    assert says in outcome.errors + outcome.output
+
+
+def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path) -> None:
+    """As with a Python that lacks msgspec."""
+    lacking = "import sys; sys.modules['msgspec'] = None; import pytest; sys.exit(pytest.main(['perf']))"
+    done = subprocess.run([sys.executable, "-c", lacking], cwd=ROOT, capture_output=True, text=True, check=False)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"ERROR: {sys.executable} has no msgspec: run .venv/bin/pytest, or install the suite there: "
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+
+
 def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
     outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"})
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
