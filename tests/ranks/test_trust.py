@@ -21,8 +21,8 @@ from tests.ranks.poisons import NAMES
 TWO = parse_world("2cpu")
 HEALTHY = "tests.workloads_for_tests:steady"
 WARMUP = 5
-# One of the configs whose names differ in numbers only, or in how they compile. Compiled autograd is left out: it imports setuptools, which
-# adds to sys.path.
+# One of the configs whose names differ in numbers only, or in how they compile. Compiled autograd is left out: it
+# imports setuptools, which adds to sys.path.
 RUN_HERE = list(
     {
         re.sub(r"-bucket_\d+mb|\d+|(?<=compile-).*", "", name): name
