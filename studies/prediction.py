@@ -1,11 +1,12 @@
-"""Validation of ``python -m fixtures predict``, for docs/studies/accuracy.md.
+"""Validation of ``python -m fixtures predict`` and of advice, for docs/studies/accuracy.md.
 
 python -m studies.prediction            the tables, from the records in baselines/
 python -m studies.prediction FOLDER     from other records, in folders by instance
 
 Each record predicts what the records of other sizes measured, of the same GPU model and over the same interconnect;
 none is fitted to what it predicts. ``native to shm``: a record over NVLink, with the all-reduce canaries of one through
-host memory, predicts the latter.
+host memory, predicts the latter. Then each record's ddp, ddp_default and no_comm predict its other configs, as advice
+does.
 """
 
 import math
@@ -19,12 +20,17 @@ from fixtures.extras.predict.prediction import (
     ASSUMED,
     CannotPredict,
     Measured,
+    all_reduces_of,
     cluster_of,
     measured_parts,
     read_measured,
 )
 from fixtures.extras.predict.step_model import predict
+from fixtures.matrix.canary_names import COPIES
+from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.records.schema import FullRecord
+from fixtures.stats.advice import Figure, Parts, change_to, prediction
+from fixtures.stats.latency_bandwidth import line_through
 
 BASELINES = Path(__file__).parent.parent / "baselines"
 WORKLOAD = "vit_l_32"
@@ -96,8 +102,55 @@ def _compared(how: str, parts: Sequence[Measured], other: FullRecord, ranks: int
                 )
 
 
+def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case]:
+    """The configs of each record, predicted as advice for its ddp does where only ddp_default and no_comm were measured
+    besides."""
+    for file in sorted(folder.glob("*/*.json")):
+        record = read_measured(file)
+        of = {
+            b.extra_info.config or "": b.extra_info
+            for b in record.benchmarks
+            if b.extra_info.workload == workload and (b.extra_info.world_size or 1) > 1
+        }
+        if not {"ddp", "ddp_default", "no_comm"} <= of.keys():
+            continue
+        ranks, interconnect = of["ddp"].world_size or 0, of["ddp"].interconnect or ""
+        line = line_through(all_reduces_of(record, interconnect, ranks))
+        steps_ms = {name: 1e3 * math.exp(fmean(map(math.log, info.launch_medians_s))) for name, info in of.items()}
+        finest = max((info.bucket_bytes or [] for info in of.values()), key=len)
+        parts = Parts(
+            step_ms=steps_ms["ddp"],
+            without_ms=steps_ms["no_comm"],
+            backward_ms=(of["no_comm"].phases_ms or {})["backward"],
+            gradients=tuple((size, 4) for size in reversed(finest)),
+            copied_gb_per_s=_copied_gb_per_s(record, interconnect),
+        )
+        configs = [CONFIGS[name] for name in of if name in BY_DEFAULT and name != "ddp_default"]
+        measured = {"ddp_default": Figure(step_ms=steps_ms["ddp_default"])}
+        predicted_ms = prediction(parts, CONFIGS["ddp"], [CONFIGS["ddp_default"]], line, measured)
+        assert predicted_ms is not None, f"{file} has no all-reduces"
+        for config in configs:
+            if change_to(parts, CONFIGS["ddp"], config) is not None:
+                actual_ms = steps_ms[config.name]
+                yield Case(
+                    how=f"advice, {interconnect}, {ranks}",
+                    config=config.name,
+                    error_percent=100 * (predicted_ms(config) / actual_ms - 1),
+                    unchanged_percent=100 * (parts.step_ms / actual_ms - 1),
+                    inside=False,
+                )
+
+
+def _copied_gb_per_s(record: FullRecord, interconnect: str) -> float | None:
+    canaries = (record.canaries or {})[interconnect].canaries
+    return next(
+        (2 * mb / 1e3 / median(canaries[name].before_s) for name, mb in COPIES.items() if name in canaries), None
+    )
+
+
 def main(arguments: Sequence[str]) -> None:
-    found = list(cases(Path(arguments[0])) if arguments else cases())
+    folder = Path(arguments[0]) if arguments else BASELINES
+    found = [*cases(folder), *advised(folder)]
     titles = ("from, to", "predictions", "within 5 %", "unchanged within 5 %", "in the 90 % interval")
     print(f"| {' | '.join(titles)} | median error % | unchanged % | largest error % |")
     print("|---|---|---|---|---|---|---|---|")
@@ -109,7 +162,7 @@ def main(arguments: Sequence[str]) -> None:
             len(of),
             sum(abs(case.error_percent) <= 5 for case in of),
             sum(abs(case.unchanged_percent) <= 5 for case in of),
-            sum(case.inside for case in of),
+            "" if how.startswith("advice") else sum(case.inside for case in of),
             f"{median(case.error_percent for case in of):+.1f}",
             f"{median(case.unchanged_percent for case in of):+.1f}",
             f"{worst.error_percent:+.1f} (`{worst.config}`)",

@@ -15,26 +15,19 @@ from xml.sax.saxutils import escape
 
 from fixtures.report.config_columns import COLUMNS
 
-# Title of a column -> what it means, in one or two sentences.
+# Title of a column that is shown without -v -> what it means, in one or two sentences.
 MEANINGS = {
     "config": "How the model is wrapped in DDP. The same word selects it with -k.",
-    "steps/s": "Training steps per second. Higher is better.",
     "samples a step": "Samples of all ranks in a step: the effective batch. Shown where configs differ in it.",
     "samples per s": "Samples per second of all ranks. Shown where the effective batch differs.",
-    "samples/s": "Samples per second of all ranks together.",
     "ms/step": "Milliseconds per step on the slowest rank: the geometric mean of the launches' medians.",
     "spread %": "How much slower the slowest launch is than the fastest. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many samples/s.",
-    "gain vs single %": "Speed against one device without DDP. -15: communication costs 15 % of the samples/s.",
-    "scaling eff. %": "Samples/s of all ranks over ranks x one device without DDP.",
     "of limit %": "Share of the speed without any communication. Over 100: the run was disturbed.",
-    "comm. of step %": "Share of the step that communication adds: 100 - of limit.",
-    "MFU %": "FLOP/s of forward and backward pass over the peak of the GPUs.",
     "copies %": "Share of the step that copies between host and device take, against the config without them.",
     "wire MB": "What a rank sends in a step.",
     "peak MB": "Peak memory of the rank that uses the most.",
     "gradients": "lossless: rounding only. lossy: with the relative L2 error of a step. limit: nothing is sent.",
-    "gradient error": "Relative L2 error of one step's gradient against the exact mean over the ranks.",
     "loss %": "Loss of a small problem trained with this hook, against no compression. Needs test_training.py.",
     "verdict": "How much slower or faster a step is than in the baselines of this kind of machine.",
 }

@@ -11,7 +11,9 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world, worlds_of
 from fixtures.records.measurement import Launch, Measurement
+from fixtures.report.rows import Report
 from fixtures.report.table import report_lines
+from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Judged, Run
 from fixtures.session.settings import Settings
 from fixtures.stats.verdict import judge
@@ -90,13 +92,27 @@ def unwrapped(lines: list[str]) -> list[str]:
     return joined
 
 
-def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: bool = False) -> list[str]:
-    """The table of a run that has judged these, each by a test of its own."""
+def run_of(*measurements: Measurement, history_s: Iterable[float] = ()) -> Run:
+    """A run that has judged these, each by a test of its own."""
     run = Run(settings=SETTINGS)
     for number, measurement in enumerate(measurements):
         verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
         run.measured[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)
-    return unwrapped(report_lines(run, verbose=verbose))
+    return run
+
+
+def report_of(run: Run) -> Report:
+    return Report(record=record_so_far(run))
+
+
+def printed(run: Run, *, verbose: bool = False) -> list[str]:
+    """The tables of this run."""
+    return unwrapped(report_lines(run, report_of(run), verbose=verbose))
+
+
+def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: bool = False) -> list[str]:
+    """The table of a run that has judged these."""
+    return printed(run_of(*measurements, history_s=history_s), verbose=verbose)
 
 
 DDP = measured("ddp", 8)

@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 
 # Folders of tests that start processes or simulate many runs; the others are `pytest tests -m "not slow"`. An extra has
 # them in its own folder.
-SLOW = {"e2e", "mutants", "ranks", "studies"}
+SLOW = {"e2e", "mutants", "ranks", "runs", "studies"}
 
 
 # Of a whole run: one more than two cores, because many tests wait.

@@ -4,49 +4,6 @@ As posted, but for prefixes of mpirun and log collectors, which are cut off, and
 where they are long. The version in a name is what the post says; with OR_NEAR it is told by the form of the lines.
 """
 
-# github.com/NVIDIA/nccl/issues/527 (2.9.9, 8 x A100 a node)
-V2_9 = """\
-ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 00 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
-ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 02 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
-ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 03 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
-ip-10-216-179-193:641219:641263 [0] NCCL INFO Channel 05 : 0[101c0] -> 7[a01d0] via P2P/IPC/read
-ip-10-216-179-193:641223:641270 [4] NCCL INFO Channel 00 : 4[901c0] -> 5[901d0] via P2P/IPC/read
-ip-10-216-179-193:641223:641270 [4] NCCL INFO Channel 01 : 4[901c0] -> 5[901d0] via P2P/IPC/read
-ip-10-216-179-193:641223:641270 [4] NCCL INFO Connected all rings
-"""
-# github.com/NVIDIA/nccl/issues/857 (2.10.3: version and network)
-V2_10_START = """\
-ai:480850:480850 [0] NCCL INFO NET/Socket : Using [0]eth0:162.30.2.40<0>
-ai:480850:480850 [0] NCCL INFO Using network Socket
-NCCL version 2.10.3+cuda11.3
-ai:480852:480852 [2] NCCL INFO Bootstrap : Using eth0:162.30.2.40<0>
-ai:480852:480852 [2] NCCL INFO Using network Socket
-"""
-# github.com/NVIDIA/nccl/issues/429 (November 2020: channels before NVLS existed, GPUDirect)
-V2_8_OR_NEAR = """\
-machine-2:41626:45223 [5] NCCL INFO Connected all trees
-machine-2:41626:45223 [5] NCCL INFO threadThresholds 8/8/64 | 128/8/64 | 8/8/64
-machine-1:16194:18581 [1] NCCL INFO Connected all rings
-machine-2:41626:45224 [6] NCCL INFO Channel 01 : 14[b1000] -> 6[b1000] [receive] via NET/IB/0/GDRDMA
-machine-1:16194:18581 [1] NCCL INFO Channel 00 : 9[1b000] -> 11[3e000] via P2P/direct pointer
-machine-2:41626:45223 [5] NCCL INFO 6 coll channels, 8 p2p channels, 1 p2p channels per peer
-"""
-# github.com/NVIDIA/nccl/issues/622 (January 2022, through host memory)
-V2_11_OR_NEAR_SHM = """\
-machine2:206466:206505 [2] NCCL INFO Channel 01 : 2[86000] -> 3[af000] via direct shared memory
-machine2:206466:206503 [0] NCCL INFO Channel 00 : 0[18000] -> 1[3b000] via direct shared memory
-machine2:206466:206503 [0] NCCL INFO Channel 01 : 0[18000] -> 1[3b000] via direct shared memory
-machine2:206466:206506 [3] NCCL INFO Connected all rings
-machine2:206466:206506 [3] NCCL INFO Channel 00 : 3[af000] -> 2[86000] via direct shared memory
-"""
-# github.com/NVIDIA/nccl/issues/892 (June 2023, H800: NVLS cannot be used)
-V2_18_OR_NEAR_NO_NVLS = """\
-036260b61d3a:33347:33367 [7] NCCL INFO Channel 15/0 : 7[7] -> 4[4] via P2P/direct pointer
-036260b61d3a:33347:33364 [4] NCCL INFO Channel 00/0 : 4[4] -> 2[2] via P2P/direct pointer
-036260b61d3a:33347:33360 [0] NCCL INFO Connected all trees
-036260b61d3a:33347:33366 [6] NCCL INFO threadThresholds 8/8/64 | 64/8/64 | 512 | 512
-036260b61d3a:33347:33366 [6] NCCL INFO 16 coll channels, 0 nvls channels, 16 p2p channels, 16 p2p channels per peer
-"""
 # github.com/vllm-project/vllm/issues/10453 (vLLM 0.6.4 with 2.21.5, 4 x H100)
 V2_21_NVLS = """\
 h100-2:148:170 [2] NCCL INFO threadThresholds 8/8/64 | 32/8/64 | 512 | 512
@@ -156,12 +113,6 @@ V2_30_START = """\
 NCCL version 2.30.3+cuda13.0
 node-01:3873285:3873285 [0] NCCL INFO Initialized NET plugin IB
 node-01:3873285:3873285 [0] NCCL INFO Using network IB
-"""
-# github.com/Mellanox/nv_peer_memory/issues/56 (2.5.6, one InfiniBand port)
-V2_5_IB_PORT = """\
-master_node:24570:24907 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 0.
-master_node:24570:24907 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB ib0:192.168.11.1<0>
-NCCL version 2.5.6+cuda10.0
 """
 # github.com/NVIDIA/nccl-tests/issues/185 (2.19.3, two RoCE ports)
 V2_19_ROCE = """\

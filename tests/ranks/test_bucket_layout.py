@@ -7,7 +7,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.trace.advice import bucket_layout
+from fixtures.stats.overlap import bucket_layout
 
 
 @pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_10mb", "static_graph"])

@@ -32,7 +32,7 @@ def test_measured_ranks_log_nothing_of_a_call_and_profiled_ones_do(two_ranks: Ra
 
 
 def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_process(ranks: RankSet) -> None:
-    first = logs.V2_30_START + logs.V2_25_VARIABLES + logs.V2_9
+    first = logs.V2_30_START + logs.V2_25_VARIABLES + logs.V2_22_CUMEM
     call(ranks, WRITE, text=first)
     assert call(ranks, LOG) == [first]
     call(ranks, LOG, TWO)  # another world, so another group

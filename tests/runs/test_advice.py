@@ -45,27 +45,20 @@ def test_compression_is_advised_where_it_was_measured_to_gain(
 ) -> None:
     _, found, below = advised[1].output.partition(f"advice for {now} of {workload} on 2cpu, ")
     assert found, advised[1].output
-    heading, _, below = below.partition(":\n")
-    assert heading.endswith(", from the all-reduces of this run")
-    line = r" bfloat16 compression( and larger buckets)? \(bf16\): [^;]* measured \(predicted [\d.]+\); "
-    line += r"gradient error \de-03 "
+    line = r" bfloat16 compression( and larger buckets)? \(bf16\): [^;]* measured; gradient error \de-03 "
     below = f" {' '.join(below.partition('advice for ')[0].split())} "
     assert ("(bf16)" in below) == gains
     assert bool(re.search(line, below)) == gains
 
 
 @gains_or_not
-def test_the_record_has_the_prediction_next_to_the_measurement(
-    advised: tuple[Path, Outcome], workload: str, gains: bool
-) -> None:
+def test_the_record_has_the_measured_step(advised: tuple[Path, Outcome], workload: str, gains: bool) -> None:
     advice = info_of(advised[0], f"test_throughput[{workload}-2cpu-ddp]")["advice"]
-    checked = {one["config"]: one for one in advice if one["config"] in STEPS[workload]}
-    assert ("bf16" in checked) == gains
-    assert "ddp_default" in checked
-    for name, one in checked.items():
+    measured = {one["config"]: one for one in advice if one["config"] in STEPS[workload]}
+    assert ("bf16" in measured) == gains
+    assert "ddp_default" in measured
+    for name, one in measured.items():
         assert one["measured_ms"] == one["expected_ms"] == pytest.approx(STEPS[workload][name].ms, rel=1e-3)
-        off = one["predicted_ms"] / one["measured_ms"] - 1
-        assert one["prediction_error_percent"] == pytest.approx(100 * off)
 
 
 def test_buckets_of_many_tests_are_not_listed_but_how_to_see_them_is(advised: tuple[Path, Outcome]) -> None:
@@ -78,19 +71,18 @@ def test_buckets_of_many_tests_are_not_listed_but_how_to_see_them_is(advised: tu
 
 
 @gains_or_not
-def test_the_newest_record_has_the_curve_when_this_run_has_none(
+def test_a_config_of_the_newest_record_is_not_predicted(
     advised: tuple[Path, Outcome], workload: str, gains: bool
 ) -> None:
     chosen = f"--workload=tests.runs.communicating:{workload}"
     outcome = perf(advised[0], "perf/test_throughput.py", chosen, "-k", "ddp] or no_comm]", "--min-slowdown=1e6")
-    assert ", from the recorded all-reduces:" in outcome.output, outcome.output
     assert ("(bf16): " in outcome.output) == gains
-    measured = r"bfloat16 compression \(bf16\): [^;]*, measured \([\d.]+ against [\d.]+ in 0001_first.json; "
+    measured = r"bfloat16 compression \(bf16\): [^;]*, measured \([\d.]+ against [\d.]+ in 0001_first.json\); "
     assert bool(re.search(measured, outcome.unwrapped)) == gains
 
 
 def test_a_starved_loader_is_advised_to_have_more_workers(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "perf/test_feeds.py", FED, "-k", "loader or pinned")
     advice = outcome.unwrapped.partition("advice for feed_loader of fed on 2cpu")[2]
-    assert re.search(r"more loader workers, [^:]* \(feed_pinned\): [^;]* measured \(predicted [\d.]+\)", advice)
-    assert "no advice on buckets and compression: no_comm was not measured" in advice
+    assert re.search(r"more loader workers, [^:]* \(feed_pinned\): [^;]* measured", advice)
+    assert "only what was measured is compared: no_comm, from which other configs are predicted" in advice

@@ -94,7 +94,7 @@ def test_a_machine_that_changed_is_reported_once_and_no_test_fails(recorded: Pat
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("the machine changed: ") == 1
     assert words(now) == {"unclear"}
-    assert "; a slowdown of over 100 % would have been found in half of the tests" in outcome.unwrapped
+    assert "sensitivity: a slowdown of over 100 % would have been found in half of the tests" in outcome.unwrapped
 
 
 def test_all_slower_with_flat_canaries_is_red_though_no_test_is(recorded: Path, tmp_path: Path) -> None:
@@ -176,7 +176,9 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
 def test_a_run_that_could_find_enough_passes_with_sensitivity(recorded: Path, tmp_path: Path) -> None:
     outcome, now = judged_by(recorded, tmp_path, tests=1, canaries=1, arguments=("--sensitivity=20",))
     assert (outcome.exit_code, words(now)) == (0, {"unclear"}), outcome.output
-    assert re.search(r"; a slowdown of 1\d\.\d % would have been found in half of the tests", outcome.unwrapped)
+    assert re.search(
+        r"sensitivity: a slowdown of 1\d\.\d % would have been found in half of the tests", outcome.unwrapped
+    )
 
 
 def test_sensitivity_is_of_the_baselines(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ NOT_SHELL = ("python", "mermaid", "yaml", "text")
 NOT_RUN = {
     "python3 -m venv": "an environment of 5 GB, which .ci/run makes",
     "pip install -e": "the same",
-    "python -m fixtures bisect": "minutes of launches: tests/extras/bisect/test_bisect_command.py",
+    "python -m fixtures bisect": "minutes of launches: tests/extras/bisect/runs/test_bisect_command.py",
 }
 # What a person puts in the place of a word, and where the documents' files are in this repository.
 WORDS = {

@@ -61,13 +61,14 @@ IMPORT_TORCH_WHEN_CALLED = {
     "fixtures.matrix.workloads",
     "fixtures.matrix.hooks",
     "fixtures.matrix.optimizers",
-    "fixtures.gradients.cases.optimizers",
 }
+# Their functions run in ranks, their tables are imported by pytest.
+CHECKS = "fixtures.gradients.checks."
 
 
 def test_outside_ranks_torch_is_imported_by_builders_only() -> None:
     torch = {one.importer for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")}
-    assert {module for module in torch if not module.startswith(IN_A_RANK)} == IMPORT_TORCH_WHEN_CALLED
+    assert {module for module in torch if not module.startswith((*IN_A_RANK, CHECKS))} == IMPORT_TORCH_WHEN_CALLED
 
 
 def test_the_diagram_is_that_of_the_imports() -> None:

@@ -76,7 +76,9 @@ def test_linear_scaling_begins_at_one_device() -> None:
 def test_the_pareto_front_has_no_config_that_another_beats_in_both() -> None:
     record = h200()
     infos(record)["test_throughput[vit_l_32-4gpu-fp16]"]["samples_per_s"] = 1600
-    rows = [row for row in page_report_of(record).rows if row.fidelity in ("lossless", "lossy") and row.group.size == 4]
+    rows = [
+        row for row in page_report_of(record).tests if row.fidelity in ("lossless", "lossy") and row.group.size == 4
+    ]
     assert [row.config for row in pareto_front(rows)] == ["bucket_10mb", "fp16"]
 
 
@@ -88,7 +90,7 @@ def test_the_parts_of_a_step_add_up_to_it() -> None:
 
 
 def test_the_steps_of_a_launch_are_split_as_they_were_measured() -> None:
-    (row,) = (row for row in page_report_of(h200()).rows if row.test == DDP)
+    (row,) = (row for row in page_report_of(h200()).tests if row.test == DDP)
     assert [len(launch) for launch in launches_ms(row)] == infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"][
         "launch_steps"
     ]

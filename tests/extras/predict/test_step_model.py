@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from fixtures.extras.predict.step_model import (
-    CERTAIN,
-    Bucket,
     Cluster,
     Link,
     Parts,
@@ -15,8 +13,8 @@ from fixtures.extras.predict.step_model import (
     expected_largest,
     fit_rest,
     predict,
-    replay,
 )
+from fixtures.stats.overlap import Bucket
 
 CLUSTER = Cluster(
     gpus_per_node=8,
@@ -33,6 +31,7 @@ PARTS = Parts(
     buckets=tuple(Bucket(bytes=100e6, ready_s=0.005 * (n + 1)) for n in range(10)),
     contention=0.2,
 )
+CERTAIN = Uncertainty(transfer=0, doubling=0, shared=0, contention=0, rest=0)
 SOME = Uncertainty(transfer=0.1, doubling=0.05, shared=1.5, contention=0.5, rest=0.3)
 
 
@@ -54,13 +53,6 @@ def test_an_all_reduce_takes_what_its_formula_says(gpus: int, algorithm: str, ex
 def test_several_nodes_need_a_network() -> None:
     with pytest.raises(ValueError, match="16 GPUs are more than one node of 8"):
         all_reduce_s(1e9, 16, replace(CLUSTER, network=None), "ring")
-
-
-def test_buckets_wait_for_their_gradients_and_for_each_other() -> None:
-    buckets = [Bucket(bytes=1, ready_s=ready) for ready in (0.01, 0.02, 0.05)]
-    assert replay(buckets, [0.005, 0.005, 0.01], 0.05) == pytest.approx((0.02, 0.01))  # only the last shows
-    assert replay(buckets, [0.05, 0.005, 0.01], 0.05) == pytest.approx((0.065, 0.025))  # the first delays the others
-    assert replay(buckets, [0.001, 0.001, 0.0], 0.05) == pytest.approx((0.002, 0.0))
 
 
 def test_the_expected_largest_of_ranks() -> None:

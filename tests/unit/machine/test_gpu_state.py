@@ -27,11 +27,6 @@ FINE = Reading(
     held_s={"power cap": 100.0, "thermal slowdown": 0.0},
     temperature_c=60,
     energy_j=1000.0,
-    nvlinks_active=18,
-    pcie_generation=5,
-    pcie_max_generation=5,
-    pcie_width=16,
-    pcie_max_width=16,
     others=(),
 )
 
@@ -87,19 +82,6 @@ def test_nothing_is_reported_about_what_nvml_does_not_support() -> None:
             "GPU 0: another process (pid 4711) is running",
             id="neighbour-of-whom-little-is-known",
         ),
-        pytest.param(
-            replace(FINE, nvlinks_active=17),
-            "nvlink",
-            "GPU 0: NVLinks up 17, expected 18 as on other GPUs or before",
-            id="nvlink",
-        ),
-        pytest.param(
-            replace(FINE, nvlinks_active=0),
-            "nvlink",
-            "GPU 0: NVLinks up 0, expected 18 as on other GPUs or before",
-            id="all-nvlinks",
-        ),
-        pytest.param(replace(FINE, pcie_width=8), "pcie", "GPU 0: PCIe x8 of x16", id="lanes"),
     ],
 )
 def test_what_spoils_a_number_is_reported(after: Reading, kind: str, says: str) -> None:
@@ -123,28 +105,6 @@ def test_what_spoils_a_number_is_reported(after: Reading, kind: str, says: str) 
 )
 def test_what_is_usual_is_not_said(after: Reading) -> None:
     assert said(around(after)) == []
-
-
-def test_pcie_below_its_generation_is_reported_for_a_gpu_that_was_not_idle_both_times() -> None:
-    slow = replace(FINE, pcie_generation=3)
-    idle = replace(slow, reasons=("idle",))
-    assert said(around(slow, before=slow)) == [("pcie", "GPU 0: PCIe generation 3 of 5")]
-    assert said(around(slow, before=FINE)) == said(around(idle, before=idle)) == []
-
-
-def test_a_gpu_without_a_bridge_has_no_nvlink_down() -> None:
-    bridged, alone = replace(FINE, nvlinks_active=12), replace(FINE, nvlinks_active=0)
-    launch = LaunchState(before=(bridged, bridged, alone), after=(bridged, bridged, alone), lasted_s=4)
-    assert said(launch) == []
-
-
-def test_one_of_several_gpus_with_fewer_nvlinks_is_named() -> None:
-    launch = LaunchState(before=(FINE, replace(FINE, nvlinks_active=16)), after=(FINE,) * 2, lasted_s=4)
-    worse = replace(launch, after=(FINE, replace(FINE, nvlinks_active=16)))
-    assert (said(launch), said(worse)) == (
-        [],
-        [("nvlink", "GPU 1: NVLinks up 16, expected 18 as on other GPUs or before")],
-    )
 
 
 def test_another_process_is_reported_before_what_it_may_cause() -> None:

@@ -76,7 +76,8 @@ def test_every_config_has_a_hook_of_the_table() -> None:
 def test_an_unknown_name_lists_the_known_ones(kind: str, table: dict[str, Workload]) -> None:
     with pytest.raises(NotFound) as raised:
         look_up(kind, table, "powersdg")
-    assert raised.value.args[0] == f"no {kind} named 'powersdg': there are {', '.join(table)}"
+    near = {"config": ", did you mean powersgd_rank4?", "hook": ", did you mean powersgd_rank4?", "workload": ""}[kind]
+    assert raised.value.args[0] == f"no {kind} named 'powersdg'{near}: there are {', '.join(table)}"
 
 
 @pytest.mark.parametrize(
@@ -462,3 +463,12 @@ def test_powersgd_says_why_it_cannot_work_on_a_model() -> None:
     assert why_not([((64, 64), 4), ((64,), 4)]) is None
     assert "without dimensions" in (why_not([((64, 64), 4), ((), 4)]) or "")
     assert "compresses nothing" in (why_not([((4, 8), 4), ((64,), 4)]) or "")
+
+
+def test_caps_over_the_size_of_a_model_are_one_config() -> None:
+    ten, twenty_five, fifty = (CONFIGS[f"bucket_{size}mb"] for size in (10, 25, 50))
+    assert twenty_five.on_model(10_800_000) == fifty.on_model(10_800_000) != ten.on_model(10_800_000)
+    assert twenty_five.on_model(25 << 20) == fifty.on_model(25 << 20)
+    assert twenty_five.on_model((25 << 20) + 1) != fifty.on_model((25 << 20) + 1)
+    assert twenty_five.on_model(0) != fifty.on_model(0)  # unknown
+    assert CONFIGS["ddp_default"].on_model(10_800_000) == replace(CONFIGS["ddp_default"], name="")  # two buckets

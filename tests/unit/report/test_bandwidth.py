@@ -12,7 +12,7 @@ from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS
+from tests.builders import SETTINGS, report_of
 
 
 def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[str]:
@@ -27,7 +27,7 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = Judged(
             measurement=launched, verdict=judge([seconds], [])
         )
-    return bandwidth_lines(run)
+    return bandwidth_lines(run, report_of(run))
 
 
 @pytest.mark.parametrize(

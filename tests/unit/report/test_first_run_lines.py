@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from fixtures.records.expectations import Expectation, PastRun, Population
+from fixtures.records.first_run import FirstRun
 from fixtures.records.limitations import Limitation
 from fixtures.records.quantities import Quantity, Rate
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.first_run_lines import first_run_lines
-from fixtures.session.first_run import FirstRun
 
 CPU = FirstRun(instances=("2x-amd-epyc",), population=None, expectations=(), limitations=(), software=())
 BUSY = Limitation(kind="host", says="other processes used 1.3 of 2 cores meanwhile")

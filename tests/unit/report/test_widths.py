@@ -18,22 +18,22 @@ from fixtures.records.measurement import Measurement
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report import table as table_module
-from fixtures.report.advice_lines import advice_lines
 from fixtures.report.against import against_lines
 from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.report.breakdown_tables import breakdown_lines
 from fixtures.report.columns import Column, shown_columns
-from fixtures.report.config_columns import COLUMNS, ConfigRow
+from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.paragraphs import WIDTH
 from fixtures.report.progress import line_of
+from fixtures.report.rows import Row
 from fixtures.report.table import report_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, launch, lines, measured
+from tests.builders import SETTINGS, launch, lines, measured, report_of
 from tests.h200 import POWERSGD
 from tests.unit.report.test_table import quiet
 
@@ -120,14 +120,13 @@ def too_long(lines: list[str]) -> list[str]:
     return [line for line in lines if is_prose(line) and len(line) > WIDTH]
 
 
-@pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth", "advice"])
+@pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth"])
 def test_every_section_fits(everything: Run, section: str) -> None:
     printed = {
-        "report": lambda: report_lines(everything),
+        "report": lambda: report_lines(everything, report_of(everything)),
         "against": lambda: against_lines(everything),
         "breakdown": lambda: breakdown_lines(everything),
-        "bandwidth": lambda: bandwidth_lines(everything),
-        "advice": lambda: advice_lines(everything),
+        "bandwidth": lambda: bandwidth_lines(everything, report_of(everything)),
     }[section]()
     assert len(printed) > 5
     assert too_long(printed) == []
@@ -136,7 +135,7 @@ def test_every_section_fits(everything: Run, section: str) -> None:
 
 def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> None:
     """Not wrapped, even with the longest name."""
-    table = report_lines(everything)
+    table = report_lines(everything, report_of(everything))
     (row,) = [line for line in table if line.startswith("powersgd_rank1_same_shape ")]
     assert row.split()[1:4] == ["316.2", "+0.0", "100.0"]
     assert row.endswith("slower 125.0 %")
@@ -148,7 +147,7 @@ def test_how_four_worlds_scale_fits_in_one_line() -> None:
     run = Run(settings=SETTINGS)
     for number, m in enumerate((single, *worlds)):
         run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
-    printed = report_lines(run)
+    printed = report_lines(run, report_of(run))
     assert "scaling efficiency of the fastest lossless: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
     assert too_long(printed) == []
 
@@ -181,15 +180,16 @@ def test_a_line_with_room_has_the_time_left_and_columns() -> None:
 
 
 def test_a_new_column_of_the_main_table_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples: Column[ConfigRow] = Column(
-        title="samples/s", value=lambda row: row.m.samples_per_s, format=".0f", meaning="of all ranks together."
+    samples: Column[Row] = Column(
+        title="samples/s", value=lambda row: row.samples_per_s, format=".0f", meaning="of all ranks together."
     )
     monkeypatch.setattr(table_module, "COLUMNS", (*COLUMNS, samples))
     table = lines(quiet("ddp", 8), quiet("bf16", 9))
     assert table[2].endswith("verdict      samples/s")
     (row,) = [line for line in table if line.startswith("bf16 ")]
     assert row.endswith("no baseline       2304")
-    assert any("samples/s: of all ranks together." in line for line in table)
+    assert not any("of all ranks together." in line for line in table)
+    assert any("samples/s: of all ranks together." in line for line in lines(quiet("ddp", 8), verbose=True))
 
 
 def test_each_column_has_another_header() -> None:

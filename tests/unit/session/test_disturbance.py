@@ -9,12 +9,12 @@ from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement
-from fixtures.report.table import report_lines
+from fixtures.report.conclusion import conclusion
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.disturbance import disturbances
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, launch, measured
+from tests.builders import SETTINGS, launch, measured, report_of
 
 CONFIGS = ("ddp", "ddp_default", "static_graph", "bucket_view", "static_graph_bucket_view", "bf16")
 
@@ -55,7 +55,7 @@ def test_steps_that_the_host_limits_are_no_evidence() -> None:
 def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
     run = with_canary(run_of(1.001, 1.001), [1.0, 1.01, 1.02], [1.1, 1.11, 1.12])
     assert disturbances(run) == []
-    assert any(line.startswith("best lossless: ") for line in report_lines(run))
+    assert conclusion(report_of(run)).best[0].text.startswith("static_graph_bucket_view, 16.66 steps/s")
 
 
 @pytest.mark.parametrize(("times", "evidence"), [(1.0, 1), (1e-5, 0)])
@@ -87,7 +87,7 @@ def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config
     run = run_of(1.1, 1.005)
     (line,) = disturbances(run)
     assert line == "launches differ by 6.7 % (0.4 % in the records), median of 6 tests"
-    assert not any(line.startswith("best ") for line in report_lines(run))
+    assert conclusion(report_of(run)).best[0].text.startswith("none, the run was disturbed; ")
 
 
 @pytest.mark.parametrize(("spread", "recorded"), [(1.1, 1.08), (1.02, 1.0001)])

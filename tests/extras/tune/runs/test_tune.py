@@ -1,0 +1,174 @@
+"""``pytest perf --tune`` as whole runs: what is collected, the search, its end on the terminal and in the record."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import Outcome
+from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG
+from tests.fake_gpus import machine
+from tests.forked import command, perf
+from tests.forked import pytest as forked_pytest
+
+STEADY = "tests.workloads_for_tests:steady"
+FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
+WITH_GPUS = ("-p", "tests.fake_gpus", "-p", "tests.extras.tune.tuned_ranks")
+
+
+def tune(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> tuple[Outcome, dict[str, Any]]:
+    """On four GPUs; returns the outcome, and what the record has of the only search."""
+    file = folder / "run.json"
+    outcome = perf(
+        folder / "baselines",
+        *("perf", "--tune", f"--workload={STEADY}", f"--benchmark-json={file}"),
+        *WITH_GPUS,
+        *arguments,
+        variables=machine() | (variables or {}),
+    )
+    record = json.loads(file.read_text()) if file.exists() else {}
+    assert record.get("benchmarks", []) == []
+    (tuning,) = record.get("tuning", [{}])
+    return outcome, tuning
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tuned")
+
+
+@pytest.fixture(scope="module")
+def tuned(folder: Path) -> tuple[Outcome, dict[str, Any]]:
+    return tune(folder)
+
+
+def collected(*arguments: str) -> list[str]:
+    return forked_pytest("-p", "no:cacheprovider", "perf", "--collect-only", "-q", *arguments).test_ids
+
+
+def test_with_tune_its_tests_are_collected_alone() -> None:
+    assert collected("--tune") == ["perf/test_tune.py::test_tune[vit_tiny-2cpu]"]
+    two = collected("--tune", "--workload=vit_tiny", f"--workload={STEADY}", "--precision=autocast")
+    assert two == [f"perf/test_tune.py::test_tune[{name}_autocast-2cpu]" for name in ("vit_tiny", "steady")]
+
+
+def test_without_tune_they_are_not_collected() -> None:
+    assert [test for test in collected() if "tune" in test] == []
+    assert forked_pytest("perf/test_tune.py", "--collect-only").exit_code == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_the_best_config_of_all_stages_is_found(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+    outcome, tuning = tuned
+    assert outcome.exit_code == 0, outcome.output
+    assert re.fullmatch(r"ctas_8-(no_static_graph-)?bucket_(3[0-9]|4[0-9])mb", tuning["config"])
+    assert tuning["decision"] == "faster"
+    assert tuning["gradients_checked"] is True
+
+
+def test_its_gains_have_intervals_in_which_the_truth_lies(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+    """The truth for ddp_default is 1.01 times 1.0015, in buckets of 25 MB; for the limit it is one bucket without
+    communication."""
+    _, tuning = tuned
+    low, high = tuning["over_default"]["interval_percent"]
+    assert low - 0.1 < 100 * (1.01 * 1.00154 / 0.98 - 1) < high + 0.1
+    assert tuning["over_naive"]["percent"] > tuning["over_default"]["percent"]
+    assert 70 < tuning["of_limit"]["percent"] < 90
+
+
+def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+    outcome, tuning = tuned
+    assert f"best for steady on 4gpu: {tuning['config']} (" in outcome.output
+    for name in ("PyTorch", "Hugging Face", "Accelerate", "Lightning"):
+        assert f"\n  {name}:\n" in outcome.output
+    assert tuning["patches"].keys() == {"pytorch", "transformers", "accelerate", "lightning"}
+    assert 'os.environ["NCCL_MAX_CTAS"] = "8"' in "\n".join(tuning["patches"]["lightning"])
+
+
+def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+    told = [line for line in tuned[0].output.splitlines() if line.startswith("steady 4gpu, ")]
+    assert any("deciding: " in line for line in told)
+    assert all(re.search(r"launches(, deciding)?: \S+ +\d+\.\d\d ms/step( \([+-]\d+\.\d %\))?", line) for line in told)
+    assert all(len(line) <= 100 for line in told)
+
+
+def test_ranks_of_each_setting_are_started_once(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+    started = re.findall(r"^starting (.+) \.\.\.$", tuned[0].output, re.MULTILINE)
+    assert started == ["3 x 4 ranks", "8 x 4 ranks with settings of NCCL or own hooks"]
+
+
+def test_lossy_hooks_and_autocast_are_tried_where_allowed(tmp_path: Path) -> None:
+    outcome, tuning = tune(tmp_path, "--allow=lossy,autocast")
+    assert outcome.exit_code == 0, outcome.output
+    assert tuning["config"].startswith("autocast-bf16-")
+    assert tuning["workload"] == "steady_autocast"
+
+
+def test_a_hook_that_is_fast_and_wrong_never_wins(tmp_path: Path) -> None:
+    outcome, tuning = tune(tmp_path, f"--hook={FAST_AND_WRONG}", variables={WRONG: FAST_AND_WRONG})
+    assert outcome.exit_code == 0, outcome.output
+    assert "own_fast" not in tuning["config"]
+    assert tuning["decision"] == "faster"
+    (excluded, *_) = (one["excluded"] for one in tuning["tried"] if one["config"].startswith("own_fast"))
+    assert "ddp_options:check of tests.hooks_for_tests:fast_and_wrong is wrong" in excluded
+    assert "out: own_fast-bucket" in outcome.output
+
+
+@pytest.mark.usefixtures("tuned")
+def test_a_search_is_no_baseline(folder: Path) -> None:
+    outcome = command("promote", folder / "run.json", "--yes", "--storage", folder / "baselines")
+    assert outcome.exit_code == 1, outcome.output
+    assert not (folder / "baselines").exists()
+
+
+def test_an_interrupted_search_gives_the_best_known(tmp_path: Path) -> None:
+    variables = {WRONG: FAST_AND_WRONG, INTERRUPTED_AFTER: "40"}
+    outcome, tuning = tune(tmp_path, f"--hook={FAST_AND_WRONG}", variables=variables)
+    assert outcome.exit_code == pytest.ExitCode.INTERRUPTED
+    assert f"INTERRUPTED, best known so far for steady on 4gpu: {tuning['config']} (" in outcome.output
+    assert (tuning["interrupted"], tuning["decision"]) == (True, "unfinished")
+    assert "own_fast" not in tuning["config"]
+
+
+def test_the_time_is_bounded(tmp_path: Path) -> None:
+    outcome, _ = tune(tmp_path, "--tune-minutes=0.0001")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "ddp_default could not be measured: the time of --tune-minutes=0.0001 was over" in outcome.unwrapped
+
+
+def test_a_workload_without_finite_gradients_is_not_tuned(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf", "--tune", f"--workload={NOT_FINITE}", *WITH_GPUS, variables=machine())
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    assert "raised FloatingPointError: they are not finite" in outcome.unwrapped
+    assert "best" not in outcome.output.partition("= FAILURES =")[2]
+
+
+def test_a_mistake_in_a_workload_ends_the_run_before_the_search(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf", "--tune", "--workload=tests.workloads_for_tests:left_out")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "1 of 4 parameters got no gradient on rank 0 (experts.1.weight): set " in outcome.output
+    assert re.search(r"or use them in the loss \(tests/workloads_for_tests\.py, line \d+\)", outcome.output)
+
+
+def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf", "--tune", "-rs", *WITH_GPUS, variables=machine() | {"CUDA_VISIBLE_DEVICES": "0"})
+    assert outcome.exit_code == 0, outcome.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--tune", "--tune-minutes=0"), "--tune-minutes must be over 0, got 0"),
+        (("--tune", "--tune-minutes=-1"), "--tune-minutes must be over 0, got -1"),
+        (("--tune", "--allow=lossless"), "--allow: no 'lossless': there are lossy, autocast, graph"),
+        (("--allow=lossy",), "--allow says what --tune may try: add --tune"),
+        (("--tune", "--allow=graph"), "--allow graph: CUDA graphs need a GPU, this machine has none"),
+        (("--tune", "--benchmark-save=x"), "leave out --benchmark-save"),
+        (("--tune", "--explain=all"), "leave out --explain all"),
+    ],
+)
+def test_what_a_search_cannot_do_is_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    outcome = perf(tmp_path, "perf", *arguments)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert message in outcome.errors

@@ -1,0 +1,172 @@
+"""The measurements from which advice is made: this run's, and those of records."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+from fixtures.records.baselines import read_history
+from fixtures.records.schema import json_of
+from fixtures.report.advice_lines import advice_lines
+from fixtures.session.canaries import CanaryTimes
+from fixtures.session.explanation import Explanation
+from fixtures.session.run_advice import advice_of, advice_record, all_reduces, figures_for
+from fixtures.session.run_state import Judged, Run
+from fixtures.stats.advice import Advice, Figure, Parts, advise
+from fixtures.stats.verdict import judge
+from tests.builders import SETTINGS, launch, measured
+from tests.h200 import on_ranks, step
+
+
+def launch_bound(profiled_step_ms: float) -> Run:
+    """ddp with steps of 100 ms; the device works for 60 ms of a profiled step and starves for the rest."""
+    starved = replace(
+        step(50, 5, 0, profiled_step_ms - 55), starved_ns=round(1e6 * (profiled_step_ms - 60)), ahead_ns=10
+    )
+    explanation = Explanation(breakdown=on_ranks((starved,)), measured_step_ms=100)
+    run = Run(settings=SETTINGS)
+    first = replace(launch(0.1), phase_s={"backward": 0.05})
+    run.measured["perf/test_ddp"] = Judged(
+        measurement=measured("ddp", 0, launches=(first,)), verdict=judge([0.1], []), explanation=explanation
+    )
+    return run
+
+
+@pytest.mark.parametrize("profiled_step_ms", [108, 130, 300])
+def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: float) -> None:
+    run = launch_bound(profiled_step_ms)
+    ((advice,),) = [advised.advice for advised in advice_of(run)]
+    assert advice.expected_ms == pytest.approx(60)
+    assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(run)
+
+
+def test_the_record_has_the_source_of_the_expected_time() -> None:
+    recorded = Figure(step_ms=90, now_ms=100, record="0001_a.json")
+    advice = Advice(what="", config="bf16", step_ms=200, expected_ms=180, figure=recorded)
+    info = advice_record(advice)
+    assert (info.expected_ms, info.recorded_ms, info.record) == (180, 90, "0001_a.json")
+    assert info.predicted_ms is info.measured_ms is None
+    info = advice_record(replace(advice, figure=Figure(step_ms=180)))
+    assert (info.measured_ms, info.predicted_ms, info.recorded_ms, info.record) == (180, None, None, None)
+    info = advice_record(replace(advice, figure=None))
+    assert (info.predicted_ms, info.measured_ms, info.recorded_ms) == (180, None, None)
+
+
+TWO = "2x-nvidia-h200-nv18"
+MEASURED = [CONFIGS[name] for name in CONFIGS if name in BY_DEFAULT]
+
+
+def of_two_h200(config: str) -> tuple[Run, Parts]:
+    """A run of this config on two H200s that repeats their newest record, with the records."""
+    history = read_history(Path(__file__).parents[3] / "baselines", TWO)
+    of_fp32 = (one for one in history.values() if one.workload == "vit_l_32")
+    newest = [one.last.info for one in of_fp32 if one.last and one.world == "2gpu"]
+    infos = {info.config: json_of(info) for info in newest}
+    times_s = infos[config]["launch_medians_s"]
+    m = measured(config, 0, world="2gpu", launches=tuple(launch(time_s) for time_s in times_s))
+    run = Run(settings=replace(SETTINGS, instance=TWO), history={TWO: history})
+    run.measured["perf/test_now"] = Judged(measurement=m, verdict=judge(times_s, []))
+    before_s = {"all_reduce_1mb": [31e-6], "all_reduce_64mb": [244e-6], "kernel_launches_1000": [2e-3]}
+    run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s=before_s)
+    parts = Parts(
+        step_ms=1e3 * m.seconds_per_step,
+        without_ms=1e3 * infos["no_comm"]["launch_medians_s"][0],
+        backward_ms=infos["no_comm"]["phases_ms"]["backward"],
+        copies_ms=1.2,
+        gradients=tuple((size, 4) for size in reversed(infos["bucket_10mb"]["bucket_bytes"])),
+    )
+    return run, parts
+
+
+@pytest.mark.parametrize(
+    ("config", "advised"),
+    [("ddp", ["bucket_10mb"]), ("ddp_default", ["bucket_10mb", "bucket_100mb"])],
+)
+def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config: str, advised: list[str]) -> None:
+    run, parts = of_two_h200(config)
+    (judged,) = run.judged.values()
+    figures = figures_for(run, judged.measurement)
+    found = advise(parts, CONFIGS[config], MEASURED, all_reduces(run, judged.measurement), figures)
+    assert [one.config for one in found][: len(advised)] == advised
+    assert found[0].expected_ms == pytest.approx(86.49, abs=0.01)
+    assert all(figures[one.config or ""].step_ms < 0.99 * parts.step_ms for one in found)
+
+
+def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() -> None:
+    """From ddp, ddp_default, no_comm and the canaries."""
+    run, parts = of_two_h200("ddp")
+    (judged,) = run.judged.values()
+    figures, line = figures_for(run, judged.measurement), all_reduces(run, judged.measurement)
+    predicted = 0
+    for config in (CONFIGS[f"bucket_{size}mb"] for size in (10, 25, 50, 100)):
+        among = [config, CONFIGS["ddp_default"]]
+        by_name = {one.config: one for one in advise(parts, CONFIGS["ddp"], among, line, {})}
+        if config.name in by_name:
+            predicted += 1
+            assert by_name[config.name].expected_ms == pytest.approx(figures[config.name].step_ms, rel=0.02)
+    assert predicted >= 3
+
+
+def test_canaries_of_another_world_are_no_all_reduces_of_this_one() -> None:
+    run, _ = of_two_h200("ddp")
+    (judged,) = run.judged.values()
+    line = all_reduces(run, judged.measurement)
+    assert line is not None
+    assert line.seconds(64e6) == pytest.approx(244e-6)
+    assert all_reduces(run, replace(judged.measurement, world=parse_world("8gpu"))) is None
+
+
+def test_the_figure_comes_from_the_newest_record_that_has_both_configs() -> None:
+    run, _ = of_two_h200("ddp_default")
+    (judged,) = run.judged.values()
+    figure = figures_for(run, judged.measurement)["bf16-bucket_25mb"]
+    assert figure.record == "0004_vit.json"
+    assert (figure.step_ms, figure.now_ms) == pytest.approx((91.12, 88.33), abs=0.01)
+
+
+def test_this_run_takes_precedence_over_the_records() -> None:
+    run, _ = of_two_h200("ddp_default")
+    (judged,) = run.judged.values()
+    run.measured["perf/test_other"] = Judged(
+        measurement=measured("bucket_10mb", 10, world="2gpu"), verdict=judge([0.1], [])
+    )
+    figures = figures_for(run, judged.measurement)
+    assert figures["bucket_10mb"].step_ms == pytest.approx(100)
+    assert figures["bucket_10mb"].record is None
+
+
+def test_a_record_without_the_current_config_gives_an_unscaled_time() -> None:
+    run, _ = of_two_h200("ddp_default")
+    (judged,) = run.judged.values()
+    run.history[TWO] = {test: one for test, one in run.history[TWO].items() if "ddp_default" not in test}
+    figure = figures_for(run, judged.measurement)["bf16"]
+    assert (figure.now_ms, figure.expected_ms(88.33)) == (None, figure.step_ms)
+
+
+def test_another_world_or_interconnect_has_no_figure() -> None:
+    run, _ = of_two_h200("ddp_default")
+    (judged,) = run.judged.values()
+    assert "single" not in figures_for(run, judged.measurement)
+    assert figures_for(run, replace(judged.measurement, interconnect=INTERCONNECTS["shm"])) == {}
+    assert set(figures_for(run, replace(judged.measurement, world=parse_world("1gpu")))) == {"single", "ddp"}
+
+
+def test_a_line_of_advice_names_the_source_of_its_time() -> None:
+    run, parts = of_two_h200("ddp_default")
+    ((test, judged),) = run.judged.items()
+    first = replace(judged.measurement.launches[0], phase_s={"backward": 0.0569}, gradients=parts.gradients)
+    explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), measured_step_ms=88.3)
+    m = replace(judged.measurement, launches=(first, *judged.measurement.launches[1:]))
+    run.measured[test] = replace(judged, measurement=m, explanation=explanation)
+    without = replace(launch(0.0857), phase_s={"backward": 0.0525})
+    limit = measured("no_comm", 0, world="2gpu", launches=(without,))
+    run.measured["perf/test_limit"] = Judged(measurement=limit, verdict=judge([0.0857], []))
+    _, heading, *lines = advice_lines(run)
+    assert heading == "advice for ddp_default of vit_l_32 on 2gpu, 88.33 ms/step:"
+    assert " ".join(" ".join(lines).split()).startswith(
+        "smaller buckets (bucket_10mb): 86.49 ms, gain +2.1 %, measured (86.49 against 88.33 in 0004_vit.json) "
+        "larger buckets (bucket_100mb): 86.79 ms, gain +1.8 %, measured (86.79 against 88.33 in 0004_vit.json)"
+    )
