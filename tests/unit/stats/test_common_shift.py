@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fixtures.matrix.canary_names import HOST
-from fixtures.records.differences import environment_of, software_differences
+from fixtures.records.differences import software_differences
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, excusable, share_of_tests_percent
 from fixtures.stats.thresholds import MACHINE_SHARE, SHIFT_SHARE
 from fixtures.stats.verdict import Verdict, judge
+from tests.builders import environment_of
 
 
 def run(slower_percent: list[float], records: int = 1) -> list[ComparedTest]:
