@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
-from fixtures.gradients.cases.injected import KINDS, MANY_SHAPES, SHAPES, kinds_for
+from fixtures.gradients.checks import ddp_options, embedding, error_feedback, many_steps, unbiased, wire
+from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
 from fixtures.gradients.every_check import MANY_STEPS
 from fixtures.gradients.fixtures import PromiseCheck
 from fixtures.gradients.left_out import beyond_pairs, injects_any_gradient, unsupported
@@ -23,20 +22,20 @@ pytestmark = pytest.mark.unless(reason=unsupported)
 def test_gradients(promise: PromiseCheck, gradient_world: str, any_hook: str, option: str) -> None:
     kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
     asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
-    promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, option=option, **asked)
+    promise(gradient_world, ddp_options.check, hook=any_hook, option=option, **asked)
 
 
-def test_gradients_of_many_steps(promise: PromiseCheck, long_world: str, long_hook: str) -> None:
-    kind, *_ = kinds_for(eight_bits=find_hook(long_hook).eight_bits)
-    promise(long_world, Check.MANY_STEPS, hook=long_hook, kind=kind, steps=MANY_STEPS, seed=0)
+def test_gradients_of_many_steps(promise: PromiseCheck, smallest_world: str, any_hook: str) -> None:
+    kind, *_ = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
+    promise(smallest_world, many_steps.check, hook=any_hook, kind=kind, steps=MANY_STEPS, seed=0)
 
 
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
-    promise(large_world, Check.LARGE, hook=large_hook)
+    promise(large_world, wire.large, hook=large_hook)
 
 
 def test_gradients_of_an_embedding(promise: PromiseCheck, smallest_world: str, large_hook: str) -> None:
-    promise(smallest_world, Check.EMBEDDING, hook=large_hook)
+    promise(smallest_world, embedding.check, hook=large_hook)
 
 
 @pytest.mark.unless(reason=injects_any_gradient)
@@ -45,12 +44,12 @@ def test_gradients_of_four_ranks(promise: PromiseCheck, large_world: str, large_
     kinds = kinds_for(eight_bits=find_hook(large_hook).eight_bits, option="bucket_1kb")
     asked = {"shapes": MANY_SHAPES, "kinds": kinds, "seed": 0}
     for option in ("bucket_1kb", "default"):
-        promise(large_world, Check.DDP_OPTIONS, hook=large_hook, option=option, **asked)
+        promise(large_world, ddp_options.check, hook=large_hook, option=option, **asked)
 
 
 @pytest.mark.two_worlds
 def test_gradients_without_bias(promise: PromiseCheck, gradient_world: str, unbiased_hook: str) -> None:
-    promise(gradient_world, Check.UNBIASED, hook=unbiased_hook)
+    promise(gradient_world, unbiased.check, hook=unbiased_hook)
 
 
 @pytest.mark.two_worlds
@@ -65,7 +64,7 @@ def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_
         bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
     def holds(kind: str, **drawn: object) -> None:
-        promise(gradient_world, Check.DDP_OPTIONS, hook=any_hook, kinds=[kind], **drawn)
+        promise(gradient_world, ddp_options.check, hook=any_hook, kinds=[kind], **drawn)
 
     holds()
 
@@ -74,4 +73,4 @@ def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_
 def test_gradients_left_out_come_later(
     promise: PromiseCheck, gradient_world: str, feedback_hook: str, option: str
 ) -> None:
-    promise(gradient_world, Check.ERROR_FEEDBACK, hook=feedback_hook, option=option)
+    promise(gradient_world, error_feedback.check, hook=feedback_hook, option=option)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.checks import powersgd
 from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import unrelated, unsupported
+from fixtures.gradients.left_out import unsupported
 from fixtures.matrix.hooks import HOOKS
 
 SUITES_OWN = [hook.name for hook in HOOKS.values() if hook.promise == "low_rank"]
@@ -18,8 +18,6 @@ OPTIONS = ("default", "bucket_1kb", "static_graph", "bucket_view")
 FURTHER_OPTIONS = ("find_unused", "batched_grad_copy", "bucket_cap_mb_list", "lazy_bucket_allocation")
 # Tall, wide, of more dimensions, one twice; a vector and a small matrix, which are not compressed.
 SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
-# Columns in multiples of 16: otherwise the random start depends on whether one matrix or several are drawn at once.
-SIXTEENS = ((60, 48), (50, 64), (24, 4, 4, 3), (33,), (60, 48), (5, 7), (50, 64))
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
 pytestmark = [
     pytest.mark.two_worlds,
@@ -38,12 +36,12 @@ def at_the_boundary(rank: int) -> list[list[int]]:
 def test_gradients_of_powersgd_as_the_suite_configures_it(
     promise: PromiseCheck, gradient_world: str, hook: str, option: str
 ) -> None:
-    promise(gradient_world, Check.POWERSGD_FOLLOW, hook=hook, option=option, shapes=SHAPES, seed=0, changes={})
+    promise(gradient_world, powersgd.follow, hook=hook, option=option, shapes=SHAPES, seed=0, changes={})
 
 
 @pytest.mark.parametrize("hook", SUITES_OWN)
 def test_gradients_of_zero_stay_zero_with_powersgd(promise: PromiseCheck, gradient_world: str, hook: str) -> None:
-    promise(gradient_world, Check.POWERSGD_VANISH, hook=hook, option="default", shapes=SHAPES, seed=0, changes={})
+    promise(gradient_world, powersgd.vanish, hook=hook, option="default", shapes=SHAPES, seed=0, changes={})
 
 
 @pytest.mark.parametrize(("option", "error_feedback"), [*((option, False) for option in OPTIONS), ("default", True)])
@@ -52,7 +50,7 @@ def test_gradients_are_projected_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, option: str, error_feedback: bool
 ) -> None:
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
-    promise(gradient_world, Check.POWERSGD_FOLLOW, **{**RANK_1, "option": option}, shapes=SHAPES, changes=changes)
+    promise(gradient_world, powersgd.follow, **{**RANK_1, "option": option}, shapes=SHAPES, changes=changes)
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -60,21 +58,21 @@ def test_gradients_that_would_just_halve_are_left_alone_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int
 ) -> None:
     changes = {"matrix_approximation_rank": rank}
-    promise(gradient_world, Check.POWERSGD_FOLLOW, **RANK_1, shapes=at_the_boundary(rank), changes=changes)
+    promise(gradient_world, powersgd.follow, **RANK_1, shapes=at_the_boundary(rank), changes=changes)
 
 
 @pytest.mark.parametrize("rate", [27.2, 27.3])
 def test_gradients_of_60_by_50_shrink_27_27_fold_with_powersgd(
     promise: PromiseCheck, gradient_world: str, rate: float
 ) -> None:
-    promise(gradient_world, Check.POWERSGD_FOLLOW, **RANK_1, shapes=[(60, 50)], changes={"min_compression_rate": rate})
+    promise(gradient_world, powersgd.follow, **RANK_1, shapes=[(60, 50)], changes={"min_compression_rate": rate})
 
 
 @pytest.mark.parametrize("start", [2, 3, 5])
 def test_gradients_are_plain_means_until_powersgd_starts(
     promise: PromiseCheck, gradient_world: str, start: int
 ) -> None:
-    promise(gradient_world, Check.POWERSGD_FOLLOW, **RANK_1, shapes=SHAPES, changes={"start_powerSGD_iter": start})
+    promise(gradient_world, powersgd.follow, **RANK_1, shapes=SHAPES, changes={"start_powerSGD_iter": start})
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -83,7 +81,7 @@ def test_gradients_are_exact_at_full_rank_with_powersgd(
 ) -> None:
     shapes = [(60, 24), (24, 60), (32, 32), (3, 100), (100, 3), (8, 3, 3, 3)]
     changes = {"matrix_approximation_rank": 32, "min_compression_rate": 0, "use_error_feedback": False}
-    promise(gradient_world, Check.POWERSGD_RECOVER, **{**RANK_1, "option": option}, shapes=shapes, changes=changes)
+    promise(gradient_world, powersgd.follow, **{**RANK_1, "option": option}, shapes=shapes, changes=changes)
 
 
 @pytest.mark.parametrize("warm_start", [True, False])
@@ -92,7 +90,7 @@ def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, warm_start: bool
 ) -> None:
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": False, "warm_start": warm_start}
-    promise(gradient_world, Check.POWERSGD_CONVERGE, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
+    promise(gradient_world, powersgd.converge, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
 
 
 @pytest.mark.parametrize("kind", ["rank_deficient", "one_hot"])
@@ -102,17 +100,7 @@ def test_gradients_of_a_low_rank_are_exact_with_powersgd(
 ) -> None:
     """With QR, whose columns are orthonormal at any rank. Gram-Schmidt is far off: bug powersgd_rank_deficient."""
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": False}
-    promise(gradient_world, Check.POWERSGD_CONVERGE, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
-
-
-@pytest.mark.unless(reason=unrelated)
-@pytest.mark.parametrize("relation", ["scaled_up", "scaled_down", "negated", "same_shapes_batched", "ranks_reversed"])
-@pytest.mark.parametrize("rank", RANKS)
-def test_gradients_related_to_the_bit_with_powersgd(
-    promise: PromiseCheck, gradient_world: str, rank: int, relation: str
-) -> None:
-    changes = {"matrix_approximation_rank": rank, "orthogonalization_epsilon": 0}
-    promise(gradient_world, Check.POWERSGD_RELATE, relation=relation, **RANK_1, shapes=SIXTEENS, changes=changes)
+    promise(gradient_world, powersgd.converge, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
 
 
 def test_gradients_of_any_shape_with_powersgd(promise: PromiseCheck, gradient_world: str) -> None:
@@ -127,6 +115,6 @@ def test_gradients_of_any_shape_with_powersgd(promise: PromiseCheck, gradient_wo
     def holds(shapes: list[list[int]], rank: int, error_feedback: bool, option: str, seed: int) -> None:
         changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
         asked = {"hook": "powersgd_rank1", "option": option, "seed": seed, "changes": changes}
-        promise(gradient_world, Check.POWERSGD_FOLLOW, **asked, shapes=[*shapes, [9 * rank, 4 * rank]])
+        promise(gradient_world, powersgd.follow, **asked, shapes=[*shapes, [9 * rank, 4 * rank]])
 
     holds()

@@ -2,12 +2,12 @@
 
 import pytest
 
-from fixtures.gradients.cases.buffers import BUFFER_SCENARIOS
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.optimizers import UPDATE_OPTIONS, UPDATES, optimizers_for
-from fixtures.gradients.cases.scenarios import SCENARIOS, kinds_for
+from fixtures.gradients.checks import local_sgd, scenarios, updates
+from fixtures.gradients.checks.buffers import BUFFER_SCENARIOS, follow, start
+from fixtures.gradients.checks.scenarios import SCENARIOS, kinds_for
+from fixtures.gradients.checks.updates import UPDATE_OPTIONS, UPDATES, optimizers_for
 from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import other_buffers, other_scenario, other_update, unsupported
+from fixtures.gradients.left_out import other_buffers, other_scenario, unsupported
 
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"
@@ -22,15 +22,14 @@ def test_gradients_ways(
     promise: PromiseCheck, gradient_world: str, scenario_hook: str, scenario: str, option: str
 ) -> None:
     kinds = kinds_for(scenario_hook, SCENARIOS[scenario])
-    promise(gradient_world, Check.SCENARIO, hook=scenario_hook, scenario=scenario, option=option, kinds=kinds, seed=0)
+    promise(gradient_world, scenarios.check, hook=scenario_hook, scenario=scenario, option=option, kinds=kinds, seed=0)
 
 
 @pytest.mark.on_request(*UPDATES)
-@pytest.mark.unless(reason=other_update)
 @pytest.mark.parametrize("option", UPDATE_OPTIONS)
 @pytest.mark.parametrize("update", UPDATES)
 def test_gradients_ways_to_step(promise: PromiseCheck, gradient_world: str, update: str, option: str) -> None:
-    promise(gradient_world, Check.OPTIMIZERS, update=update, optimizers=optimizers_for(option), option=option, seed=0)
+    promise(gradient_world, updates.check, update=update, optimizers=optimizers_for(option), option=option, seed=0)
 
 
 @pytest.mark.on_request("local_sgd_8")
@@ -40,7 +39,7 @@ def test_gradients_ways_of_post_local_sgd(
     promise: PromiseCheck, gradient_world: str, allreduce: bool, option: str
 ) -> None:
     asked = {"hook": POST_LOCAL, "start": 3, "allreduce": allreduce, "option": option, "seed": 0}
-    promise(gradient_world, Check.POST_LOCAL_SGD, **asked)
+    promise(gradient_world, local_sgd.post_local, **asked)
 
 
 @pytest.mark.on_request("local_sgd_8")
@@ -48,15 +47,15 @@ def test_gradients_ways_of_post_local_sgd(
 def test_gradients_ways_to_average_parameters(
     promise: PromiseCheck, gradient_world: str, period: int, warmup: int
 ) -> None:
-    promise(gradient_world, Check.PARAMETER_AVERAGER, averager=AVERAGER, period=period, warmup=warmup, seed=0)
+    promise(gradient_world, local_sgd.averager, averager=AVERAGER, period=period, warmup=warmup, seed=0)
 
 
 @pytest.mark.parametrize("sync", [True, False], ids=["init_sync", "no_init_sync"])
 def test_gradients_ways_to_start(promise: PromiseCheck, gradient_world: str, sync: bool) -> None:
-    promise(gradient_world, Check.INITIAL_STATE, sync=sync)
+    promise(gradient_world, start, sync=sync)
 
 
 @pytest.mark.unless(reason=other_buffers)
 @pytest.mark.parametrize("buffers", BUFFER_SCENARIOS)
 def test_gradients_ways_with_buffers(promise: PromiseCheck, gradient_world: str, buffers: str) -> None:
-    promise(gradient_world, Check.BUFFERS, scenario=buffers)
+    promise(gradient_world, follow, scenario=buffers)

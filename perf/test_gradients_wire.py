@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.checks import wire
 from fixtures.gradients.fixtures import PromiseCheck
 from fixtures.gradients.left_out import unsupported
 
@@ -10,4 +10,4 @@ from fixtures.gradients.left_out import unsupported
 @pytest.mark.two_worlds
 @pytest.mark.unless(reason=unsupported)
 def test_gradients_wire(promise: PromiseCheck, gradient_world: str, sending_hook: str) -> None:
-    promise(gradient_world, Check.WIRE, hook=sending_hook)
+    promise(gradient_world, wire.wire, hook=sending_hook)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
+from fixtures.gradients.replay import Check, path
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
     CanaryRequest,
@@ -38,6 +39,7 @@ from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
 from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from tests.gradient_checks import CHECKS
 from tests.workloads_for_tests import STEP_MS
 
 # Name, bytes and elements of each parameter's gradient, of the model of the workload ``steady``.
@@ -213,6 +215,11 @@ ANSWERS: dict[str, Answer] = {
     SmallProblemRequest.function: _train_small,
     PreflightRequest.function: lambda world, rank, arguments: _preflight(arguments["workload"]),
 }
+
+
+def answer_checks(answer: Callable[[Check], Answer]) -> None:
+    """Answer every check of gradients, for the rest of this process."""
+    ANSWERS.update({path(check): answer(check) for check in CHECKS})
 
 
 class FakeRankSet(RankSet):

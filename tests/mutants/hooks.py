@@ -1,16 +1,17 @@
 """Hooks with planted bugs, each as the ``Hook`` that it claims to be, and sound hooks for comparison.
 
-To add one, write a function that returns the function from a bucket to its result (or a whole hook), under ``@mutant``
-with the claim. Its docstring names the bug. It is called for each DDP, so state belongs inside the function.
+To add one, write a function from a bucket (and a ``Memory`` of one DDP) to its result under ``@mutant`` with the claim.
+Its docstring names the bug.
 """
 
 import time
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Generator, Tensor, distributed
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 
@@ -19,7 +20,18 @@ from fixtures.matrix.hooks import HOOKS
 from fixtures.ranks.hook_result import DdpHook
 
 Bucket = GradBucket
-Mean = Callable[[Bucket], Tensor]
+# From a bucket, or from it and a Memory.
+Mean = Callable[..., Tensor]
+
+
+class Memory(dict[Any, Any]):
+    """What a hook keeps for one DDP, by keys of any type; ``step``: of this DDP; ``own``: a random generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = 0
+        self.own = Generator().manual_seed(5)
+
 
 MUTANTS: list[Hook] = []
 # Hooks that deliver right values for gradients of usual sizes but send other bytes than they claim.
@@ -34,24 +46,32 @@ def _hook(make: Callable[[], DdpHook], listed: list[Hook], **claim: Any) -> Hook
     return listed[-1]
 
 
-def _mean(make: Callable[[], Mean], listed: list[Hook], **claim: Any) -> Hook:
-    def made() -> DdpHook:
-        mean = make()
-        return lambda state, bucket: done(mean(bucket))
+def _mean(mean: Mean, listed: list[Hook], **claim: Any) -> Hook:
+    remembers = len(signature(mean).parameters) == 2
 
-    made.__name__, made.__module__ = make.__name__, make.__module__
-    return _hook(made, listed, **claim)
+    def make() -> DdpHook:
+        memory = Memory()
+
+        def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+            out = mean(bucket, memory) if remembers else mean(bucket)
+            memory.step += bucket.is_last()
+            return done(out)
+
+        return hook
+
+    make.__name__, make.__module__ = mean.__name__, mean.__module__
+    return _hook(make, listed, **claim)
 
 
-def mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+def mutant(**claim: Any) -> Callable[[Mean], Hook]:
     return partial(_mean, listed=MUTANTS, **claim)
 
 
-def wire_mutant(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+def wire_mutant(**claim: Any) -> Callable[[Mean], Hook]:
     return partial(_mean, listed=WIRE_MUTANTS, **claim)
 
 
-def sound(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+def sound(**claim: Any) -> Callable[[Mean], Hook]:
     return partial(_mean, listed=SOUND, **claim)
 
 
@@ -118,400 +138,317 @@ def quantised(
 
 
 @sound()
-def fp32() -> Mean:
-    return lambda bucket: average(bucket.buffer())
+def fp32(bucket: Bucket) -> Tensor:
+    return average(bucket.buffer())
 
 
 @sound()
-def fp32_whatever_the_dtype() -> Mean:
+def fp32_whatever_the_dtype(bucket: Bucket) -> Tensor:
     """Sound except for float64, which loses bits."""
-    return lambda bucket: average(bucket.buffer()).to(bucket.buffer().dtype)
+    return average(bucket.buffer()).to(bucket.buffer().dtype)
 
 
 @sound(**FP16)
-def fp16() -> Mean:
-    return lambda bucket: average(bucket.buffer(), torch.float16)
+def fp16(bucket: Bucket) -> Tensor:
+    return average(bucket.buffer(), torch.float16)
 
 
 @sound(**BF16)
-def bf16() -> Mean:
-    return lambda bucket: average(bucket.buffer(), torch.bfloat16)
+def bf16(bucket: Bucket) -> Tensor:
+    return average(bucket.buffer(), torch.bfloat16)
 
 
 @sound(**INT8)
-def int8() -> Mean:
-    return lambda bucket: quantised(bucket.buffer())
+def int8(bucket: Bucket) -> Tensor:
+    return quantised(bucket.buffer())
 
 
 # ---- wrong dtype or rounding
 
 
 @mutant(**FP16)
-def fp16_is_bf16() -> Mean:
+def fp16_is_bf16(bucket: Bucket) -> Tensor:
     """Sends bfloat16 instead of float16."""
-    return lambda bucket: average(bucket.buffer(), torch.bfloat16)
+    return average(bucket.buffer(), torch.bfloat16)
 
 
 @mutant(**BF16)
-def bf16_is_fp16() -> Mean:
+def bf16_is_fp16(bucket: Bucket) -> Tensor:
     """Sends float16 instead of bfloat16."""
-    return lambda bucket: average(bucket.buffer(), torch.float16)
+    return average(bucket.buffer(), torch.float16)
 
 
 @mutant(**BF16)
-def bf16_is_fp32() -> Mean:
+def bf16_is_fp32(bucket: Bucket) -> Tensor:
     """Claims to compress but does not."""
-    return lambda bucket: average(bucket.buffer())
+    return average(bucket.buffer())
 
 
 @mutant()
-def fp32_is_bf16() -> Mean:
+def fp32_is_bf16(bucket: Bucket) -> Tensor:
     """Compresses without claiming it."""
-    return lambda bucket: average(bucket.buffer(), torch.bfloat16)
+    return average(bucket.buffer(), torch.bfloat16)
 
 
 @mutant(**BF16)
-def bf16_truncates() -> Mean:
+def bf16_truncates(bucket: Bucket) -> Tensor:
     """Truncates instead of rounding to nearest."""
-    return lambda bucket: average((bucket.buffer().view(torch.int32) & -65536).view(torch.float32), torch.bfloat16)
+    return average((bucket.buffer().view(torch.int32) & -65536).view(torch.float32), torch.bfloat16)
 
 
 @mutant(**BF16)
-def bf16_rounds_at_random() -> Mean:
+def bf16_rounds_at_random(bucket: Bucket) -> Tensor:
     """Rounds stochastically instead of to nearest."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        bits = bucket.buffer().view(torch.int32)
-        noisy = (bits + torch.randint(0, 65536, bits.shape, dtype=torch.int32)) & -65536
-        return average(noisy.view(torch.float32), torch.bfloat16)
-
-    return mean
+    bits = bucket.buffer().view(torch.int32)
+    noisy = (bits + torch.randint(0, 65536, bits.shape, dtype=torch.int32)) & -65536
+    return average(noisy.view(torch.float32), torch.bfloat16)
 
 
 @mutant(**FP16)
-def fp16_computed_in_fp64() -> Mean:
+def fp16_computed_in_fp64(bucket: Bucket) -> Tensor:
     """Returns float64, with bits that float16 cannot have."""
-    return lambda bucket: total(bucket.buffer().double() / ranks())
+    return total(bucket.buffer().double() / ranks())
 
 
 @mutant(**BF16)
-def bf16_keeps_a_third() -> Mean:
+def bf16_keeps_a_third(bucket: Bucket) -> Tensor:
     """Zeroes two of three elements; training still learns, but less."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = torch.zeros_like(bucket.buffer())
-        out[::3] = average(bucket.buffer()[::3], torch.bfloat16)
-        return out
-
-    return mean
+    out = torch.zeros_like(bucket.buffer())
+    out[::3] = average(bucket.buffer()[::3], torch.bfloat16)
+    return out
 
 
 @mutant()
-def fp32_returned_as_fp16() -> Mean:
+def fp32_returned_as_fp16(bucket: Bucket) -> Tensor:
     """Rounds the correct mean to float16."""
-    return lambda bucket: average(bucket.buffer()).half()
+    return average(bucket.buffer()).half()
 
 
 @mutant()
-def one_ulp_off() -> Mean:
+def one_ulp_off(bucket: Bucket) -> Tensor:
     """Moves one element of each bucket to the next float."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer())
-        out[0] = out[0].nextafter(torch.tensor(torch.inf))
-        return out
-
-    return mean
+    out = average(bucket.buffer())
+    out[0] = out[0].nextafter(torch.tensor(torch.inf))
+    return out
 
 
 @mutant()
-def a_thousandth_too_large() -> Mean:
+def a_thousandth_too_large(bucket: Bucket) -> Tensor:
     """Multiplies by 1.001."""
-    return lambda bucket: average(bucket.buffer()) * 1.001
+    return average(bucket.buffer()) * 1.001
 
 
 @mutant()
-def flushes_subnormals() -> Mean:
+def flushes_subnormals(bucket: Bucket) -> Tensor:
     """Values below 2^-126 become 0."""
-    return lambda bucket: average(torch.where(bucket.buffer().abs() < 2.0**-126, 0.0, bucket.buffer()))
+    return average(torch.where(bucket.buffer().abs() < 2.0**-126, 0.0, bucket.buffer()))
 
 
 @mutant()
-def loses_the_sign_of_zero() -> Mean:
+def loses_the_sign_of_zero(bucket: Bucket) -> Tensor:
     """-0.0 becomes 0.0."""
-    return lambda bucket: average(bucket.buffer()) + 0.0
+    return average(bucket.buffer()) + 0.0
 
 
 @mutant()
-def hides_nan() -> Mean:
+def hides_nan(bucket: Bucket) -> Tensor:
     """NaN becomes 0, so a gradient scaler never sees it."""
-    return lambda bucket: average(bucket.buffer().nan_to_num(0.0, torch.inf, -torch.inf))
+    return average(bucket.buffer().nan_to_num(0.0, torch.inf, -torch.inf))
 
 
 @mutant(**FP16)
-def fp16_saturates() -> Mean:
+def fp16_saturates(bucket: Bucket) -> Tensor:
     """Infinities become the largest float16."""
-    return lambda bucket: average(bucket.buffer().clamp(-65504, 65504), torch.float16)
+    return average(bucket.buffer().clamp(-65504, 65504), torch.float16)
 
 
 # ---- the division
 
 
 @mutant(**FP16)
-def fp16_divides_after_the_sum() -> Mean:
+def fp16_divides_after_the_sum(bucket: Bucket) -> Tensor:
     """Divides after the sum, which overflows."""
-    return lambda bucket: (total(bucket.buffer().half()) / ranks()).float()
+    return (total(bucket.buffer().half()) / ranks()).float()
 
 
 @mutant(**BF16)
-def bf16_divides_after_the_sum() -> Mean:
+def bf16_divides_after_the_sum(bucket: Bucket) -> Tensor:
     """Divides after the sum, which overflows only beyond 10^38; subnormals reveal it."""
-    return lambda bucket: (total(bucket.buffer().bfloat16()) / ranks()).float()
+    return (total(bucket.buffer().bfloat16()) / ranks()).float()
 
 
 @mutant()
-def fp32_divides_after_the_sum() -> Mean:
+def fp32_divides_after_the_sum(bucket: Bucket) -> Tensor:
     """Divides after the sum, which overflows only beyond 10^38; subnormals reveal it."""
-    return lambda bucket: total(bucket.buffer().clone()) / ranks()
+    return total(bucket.buffer().clone()) / ranks()
 
 
 @mutant()
-def forgets_to_divide() -> Mean:
+def forgets_to_divide(bucket: Bucket) -> Tensor:
     """Delivers the sum."""
-    return lambda bucket: total(bucket.buffer().clone())
+    return total(bucket.buffer().clone())
 
 
 @mutant()
-def divides_twice() -> Mean:
+def divides_twice(bucket: Bucket) -> Tensor:
     """Divides before the sum and after it."""
-    return lambda bucket: average(bucket.buffer()) / ranks()
+    return average(bucket.buffer()) / ranks()
 
 
 @mutant()
-def always_halves() -> Mean:
+def always_halves(bucket: Bucket) -> Tensor:
     """Divides by 2 for any number of ranks."""
-    return lambda bucket: total(bucket.buffer() / 2)
+    return total(bucket.buffer() / 2)
 
 
 @mutant()
-def adds_its_own_once_more() -> Mean:
+def adds_its_own_once_more(bucket: Bucket) -> Tensor:
     """Adds the mean to the gradient instead of replacing it."""
-    return lambda bucket: bucket.buffer() + average(bucket.buffer())
+    return bucket.buffer() + average(bucket.buffer())
 
 
 # ---- who takes part
 
 
 @mutant()
-def takes_that_of_rank_0() -> Mean:
+def takes_that_of_rank_0(bucket: Bucket) -> Tensor:
     """Broadcasts the gradient of rank 0."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        distributed.broadcast(out, 0)
-        return out
-
-    return mean
+    out = bucket.buffer().clone()
+    distributed.broadcast(out, 0)
+    return out
 
 
 @mutant()
-def leaves_the_third_rank_out() -> Mean:
+def leaves_the_third_rank_out(bucket: Bucket) -> Tensor:
     """Ranks from 2 on receive but send zeros."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        return average(bucket.buffer() * (1.0 if distributed.get_rank() < 2 else 0.0))
-
-    return mean
+    return average(bucket.buffer() * (1.0 if distributed.get_rank() < 2 else 0.0))
 
 
 @mutant()
-def each_rank_adds_in_its_own_order() -> Mean:
+def each_rank_adds_in_its_own_order(bucket: Bucket) -> Tensor:
     """Adds its own gradient first, so that three or more ranks get different bits."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        gathered = everyone(bucket.buffer() / ranks())
-        first = distributed.get_rank()
-        out = gathered[first].clone()
-        for step in range(1, ranks()):
-            out += gathered[(first + step) % ranks()]
-        return out
-
-    return mean
+    gathered = everyone(bucket.buffer() / ranks())
+    first = distributed.get_rank()
+    out = gathered[first].clone()
+    for step in range(1, ranks()):
+        out += gathered[(first + step) % ranks()]
+    return out
 
 
 @mutant(**BF16)
-def its_own_is_not_compressed() -> Mean:
+def its_own_is_not_compressed(bucket: Bucket) -> Tensor:
     """Adds its own gradient in float32 to what it received in bfloat16."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        own = bucket.buffer() / ranks()
-        return total(own.bfloat16()).float() - own.bfloat16().float() + own
-
-    return mean
+    own = bucket.buffer() / ranks()
+    return total(own.bfloat16()).float() - own.bfloat16().float() + own
 
 
 @mutant()
-def one_rank_is_biased() -> Mean:
+def one_rank_is_biased(bucket: Bucket) -> Tensor:
     """Adds an offset that depends on the rank."""
-    return lambda bucket: average(bucket.buffer()) + 1e-6 * distributed.get_rank()
+    return average(bucket.buffer()) + 1e-6 * distributed.get_rank()
 
 
 @mutant()
-def one_rank_lays_out_backwards() -> Mean:
+def one_rank_lays_out_backwards(bucket: Bucket) -> Tensor:
     """Rank 1 reverses the order of its elements."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        backwards = distributed.get_rank() == 1
-        out = average(bucket.buffer().flip(0) if backwards else bucket.buffer())
-        return out.flip(0) if backwards else out
-
-    return mean
+    backwards = distributed.get_rank() == 1
+    out = average(bucket.buffer().flip(0) if backwards else bucket.buffer())
+    return out.flip(0) if backwards else out
 
 
 # ---- which elements
 
 
 @mutant()
-def last_element_stays_local() -> Mean:
+def last_element_stays_local(bucket: Bucket) -> Tensor:
     """Leaves out the last element."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        out[:-1] = average(bucket.buffer()[:-1])
-        return out
-
-    return mean
+    out = bucket.buffer().clone()
+    out[:-1] = average(bucket.buffer()[:-1])
+    return out
 
 
 @mutant()
-def first_element_twice() -> Mean:
+def first_element_twice(bucket: Bucket) -> Tensor:
     """Shifts the elements by one."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer())
-        return torch.cat([out[:1], out[:-1]])
-
-    return mean
+    out = average(bucket.buffer())
+    return torch.cat([out[:1], out[:-1]])
 
 
 @mutant()
-def a_view_that_is_too_short() -> Mean:
+def a_view_that_is_too_short(bucket: Bucket) -> Tensor:
     """Returns one element too few, which DDP accepts silently."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer()
-        out[:-1] = average(bucket.buffer()[:-1])
-        return out[:-1]
-
-    return mean
+    out = bucket.buffer()
+    out[:-1] = average(bucket.buffer()[:-1])
+    return out[:-1]
 
 
 @mutant()
-def the_tail_stays_local() -> Mean:
+def the_tail_stays_local(bucket: Bucket) -> Tensor:
     """Averages only whole blocks of 256."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out, whole = bucket.buffer().clone(), bucket.buffer().numel() // 256 * 256
-        out[:whole] = average(bucket.buffer()[:whole])
-        return out
-
-    return mean
+    out, whole = bucket.buffer().clone(), bucket.buffer().numel() // 256 * 256
+    out[:whole] = average(bucket.buffer()[:whole])
+    return out
 
 
 @mutant()
-def small_buckets_stay_local() -> Mean:
+def small_buckets_stay_local(bucket: Bucket) -> Tensor:
     """Does not average buckets of fewer than 300 elements."""
-    return lambda bucket: bucket.buffer() if bucket.buffer().numel() < 300 else average(bucket.buffer())
+    return bucket.buffer() if bucket.buffer().numel() < 300 else average(bucket.buffer())
 
 
 @mutant()
-def every_parameter_has_rows() -> Mean:
+def every_parameter_has_rows(bucket: Bucket) -> Tensor:
     """Raises for a parameter without dimensions."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        assert all(gradient.shape[0] >= 0 for gradient in bucket.gradients())
-        return average(bucket.buffer())
-
-    return mean
+    assert all(gradient.shape[0] >= 0 for gradient in bucket.gradients())
+    return average(bucket.buffer())
 
 
 @mutant()
-def only_whole_rows() -> Mean:
+def only_whole_rows(bucket: Bucket) -> Tensor:
     """Raises for a bucket whose size is not a multiple of 64."""
-    return lambda bucket: average(bucket.buffer().view(-1, 64)).flatten()
+    return average(bucket.buffer().view(-1, 64)).flatten()
 
 
 # ---- what is remembered
 
 
 @mutant()
-def result_of_the_step_before() -> Mean:
+def result_of_the_step_before(bucket: Bucket, memory: Memory) -> Tensor:
     """Delivers the result of the step before."""
-    before: dict[int, Tensor] = {}
-
-    def mean(bucket: Bucket) -> Tensor:
-        now = average(bucket.buffer())
-        late = before.get(bucket.index(), now)
-        before[bucket.index()] = now
-        return late if late.shape == now.shape else now
-
-    return mean
+    now = average(bucket.buffer())
+    late = memory.get(bucket.index(), now)
+    memory[bucket.index()] = now
+    return late if late.shape == now.shape else now
 
 
 @mutant()
-def silent_in_step_2() -> Mean:
+def silent_in_step_2(bucket: Bucket, memory: Memory) -> Tensor:
     """Does not communicate in step 2."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer() if steps[0] == 2 else average(bucket.buffer())
-        steps[0] += bucket.is_last()
-        return out
-
-    return mean
+    return bucket.buffer() if memory.step == 2 else average(bucket.buffer())
 
 
 @mutant()
-def local_from_step_7_on() -> Mean:
+def local_from_step_7_on(bucket: Bucket, memory: Memory) -> Tensor:
     """Stops communicating later than a test of three steps can see."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer()) if steps[0] < 7 else bucket.buffer()
-        steps[0] += bucket.is_last()
-        return out
-
-    return mean
+    return average(bucket.buffer()) if memory.step < 7 else bucket.buffer()
 
 
 @mutant(first_step=3)
-def zero_once_it_begins() -> Mean:
+def zero_once_it_begins(bucket: Bucket, memory: Memory) -> Tensor:
     """The plain mean before its first step, zeros from then on."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer()) * (steps[0] < 3)
-        steps[0] += bucket.is_last()
-        return out
-
-    return mean
+    return average(bucket.buffer()) * (memory.step < 3)
 
 
 @mutant(**BF16)
-def error_memory_by_bucket_index() -> Mean:
+def error_memory_by_bucket_index(bucket: Bucket, memory: Memory) -> Tensor:
     """Adds rounding errors in the next step to the bucket that has the index then."""
-    memory: dict[int, Tensor] = {}
-
-    def mean(bucket: Bucket) -> Tensor:
-        buffer = bucket.buffer()
-        shared = min(buffer.numel(), memory[bucket.index()].numel()) if bucket.index() in memory else 0
-        whole = buffer.clone()
-        if shared:
-            whole[:shared] += memory[bucket.index()][:shared]
-        memory[bucket.index()] = whole - whole.bfloat16().float()
-        return average(whole, torch.bfloat16)
-
-    return mean
+    buffer = bucket.buffer()
+    shared = min(buffer.numel(), memory[bucket.index()].numel()) if bucket.index() in memory else 0
+    whole = buffer.clone()
+    if shared:
+        whole[:shared] += memory[bucket.index()][:shared]
+    memory[bucket.index()] = whole - whole.bfloat16().float()
+    return average(whole, torch.bfloat16)
 
 
 @mutant_hook()
@@ -597,201 +534,157 @@ def waits_a_millisecond_for_the_sum() -> DdpHook:
 
 
 @mutant()
-def rank_1_skips_a_collective() -> Mean:
+def rank_1_skips_a_collective(bucket: Bucket, memory: Memory) -> Tensor:
     """In step 1, so that the other ranks wait forever."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        skips = steps[0] == 1 and distributed.get_rank() == 1
-        steps[0] += bucket.is_last()
-        return bucket.buffer() if skips else average(bucket.buffer())
-
-    return mean
+    skips = memory.step == 1 and distributed.get_rank() == 1
+    return bucket.buffer() if skips else average(bucket.buffer())
 
 
 # ---- 8 bits
 
 
 @mutant(**INT8)
-def int8_is_7_bits() -> Mean:
+def int8_is_7_bits(bucket: Bucket) -> Tensor:
     """Uses 127 levels."""
-    return lambda bucket: quantised(bucket.buffer(), levels=127)
+    return quantised(bucket.buffer(), levels=127)
 
 
 @mutant(**INT8)
-def int8_zero_is_off_by_one() -> Mean:
+def int8_zero_is_off_by_one(bucket: Bucket) -> Tensor:
     """Shifts each value by one level."""
-    return lambda bucket: quantised(bucket.buffer(), shift=1)
+    return quantised(bucket.buffer(), shift=1)
 
 
 @mutant(**INT8)
-def int8_forgets_zero() -> Mean:
+def int8_forgets_zero(bucket: Bucket) -> Tensor:
     """Does not subtract the zero point."""
-    return lambda bucket: quantised(bucket.buffer(), zero=False)
+    return quantised(bucket.buffer(), zero=False)
 
 
 @mutant(**INT8)
-def int8_truncates() -> Mean:
+def int8_truncates(bucket: Bucket) -> Tensor:
     """Rounds down instead of to nearest."""
-    return lambda bucket: quantised(bucket.buffer(), rounded=torch.floor)
+    return quantised(bucket.buffer(), rounded=torch.floor)
 
 
 @mutant(**INT8)
-def int8_after_64ths() -> Mean:
+def int8_after_64ths(bucket: Bucket) -> Tensor:
     """Rounds to multiples of 1/64 first."""
-    return lambda bucket: quantised(torch.round(bucket.buffer() * 64) / 64)
+    return quantised(torch.round(bucket.buffer() * 64) / 64)
 
 
 @mutant(**INT8)
-def int8_reads_with_its_own_scale() -> Mean:
+def int8_reads_with_its_own_scale(bucket: Bucket) -> Tensor:
     """Decodes the other ranks' codes with its own scale."""
-    return lambda bucket: quantised(bucket.buffer(), own_scale=True)
+    return quantised(bucket.buffer(), own_scale=True)
 
 
 @mutant(**INT8)
-def int8_scale_of_the_first_step() -> Mean:
+def int8_scale_of_the_first_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Computes the scale once for each bucket index."""
-    scales: dict[int, Tensor] = {}
-
-    def mean(bucket: Bucket) -> Tensor:
-        buffer = bucket.buffer()
-        now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
-        return quantised(buffer, scale=scales.setdefault(bucket.index(), now))
-
-    return mean
+    buffer = bucket.buffer()
+    now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
+    return quantised(buffer, scale=memory.setdefault(bucket.index(), now))
 
 
 @mutant(**INT8)
-def int8_one_scale_for_all_buckets() -> Mean:
+def int8_one_scale_for_all_buckets(bucket: Bucket, memory: Memory) -> Tensor:
     """Uses the scale of the largest element so far."""
-    largest = [torch.tensor(0.0)]
-
-    def mean(bucket: Bucket) -> Tensor:
-        buffer = bucket.buffer()
-        now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
-        largest[0] = torch.maximum(largest[0], now)
-        return quantised(buffer, scale=largest[0])
-
-    return mean
+    buffer = bucket.buffer()
+    now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
+    memory["largest"] = torch.maximum(memory.get("largest", now), now)
+    return quantised(buffer, scale=memory["largest"])
 
 
 @mutant(channel=512, **INT8)
-def int8_channels_in_name_only() -> Mean:
+def int8_channels_in_name_only(bucket: Bucket) -> Tensor:
     """Uses one scale a bucket instead of one for each 512 elements."""
-    return lambda bucket: quantised(bucket.buffer())
+    return quantised(bucket.buffer())
 
 
 @mutant(channel=4096, roundings=2, **INT8)
-def int8_channels_in_name_only_rounded_once() -> Mean:
+def int8_channels_in_name_only_rounded_once(bucket: Bucket) -> Tensor:
     """The same, within the bound of two roundings while the channels are of one size."""
-    return lambda bucket: quantised(bucket.buffer())
+    return quantised(bucket.buffer())
 
 
 @mutant(**INT8)
-def int8_hides_nan() -> Mean:
+def int8_hides_nan(bucket: Bucket) -> Tensor:
     """Non-finite values become 0."""
-    return lambda bucket: quantised(bucket.buffer().nan_to_num(0.0, 0.0, 0.0))
+    return quantised(bucket.buffer().nan_to_num(0.0, 0.0, 0.0))
 
 
 # ---- the promise not to communicate
 
 
 @mutant(**LOCAL)
-def local_but_averages() -> Mean:
+def local_but_averages(bucket: Bucket) -> Tensor:
     """Delivers the mean."""
-    return lambda bucket: average(bucket.buffer())
+    return average(bucket.buffer())
 
 
 @mutant(**LOCAL)
-def local_but_divides() -> Mean:
+def local_but_divides(bucket: Bucket) -> Tensor:
     """Delivers its own gradient, divided."""
-    return lambda bucket: bucket.buffer() / ranks()
+    return bucket.buffer() / ranks()
 
 
 # ---- right values, wrong bytes
 
 
 @wire_mutant()
-def what_is_beyond_65536_stays_local() -> Mean:
+def what_is_beyond_65536_stays_local(bucket: Bucket) -> Tensor:
     """Averages only what fits into a scratch tensor of 256 kB."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        out[: 2**16] = average(bucket.buffer()[: 2**16])
-        return out
-
-    return mean
+    out = bucket.buffer().clone()
+    out[: 2**16] = average(bucket.buffer()[: 2**16])
+    return out
 
 
 @wire_mutant(**BF16)
-def bf16_sends_fp32_of_several_buckets() -> Mean:
+def bf16_sends_fp32_of_several_buckets(bucket: Bucket) -> Tensor:
     """Compresses only if there is a single bucket."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        if bucket.index() == 0 and bucket.is_last():
-            return average(bucket.buffer(), torch.bfloat16)
-        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
-
-    return mean
+    if bucket.index() == 0 and bucket.is_last():
+        return average(bucket.buffer(), torch.bfloat16)
+    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
 
 
 @wire_mutant(**BF16)
-def bf16_rounds_but_sends_fp32() -> Mean:
+def bf16_rounds_but_sends_fp32(bucket: Bucket) -> Tensor:
     """Sends bfloat16 values in float32 messages."""
-    return lambda bucket: total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
 
 
 @wire_mutant(**FP16)
-def fp16_sends_more_than_it_uses() -> Mean:
+def fp16_sends_more_than_it_uses(bucket: Bucket) -> Tensor:
     """Sends a message as long as one in float32."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        sent = bucket.buffer().half() / ranks()
-        return total(torch.cat([sent, torch.zeros_like(sent)]))[: sent.numel()].float()
-
-    return mean
+    sent = bucket.buffer().half() / ranks()
+    return total(torch.cat([sent, torch.zeros_like(sent)]))[: sent.numel()].float()
 
 
 @wire_mutant()
-def fp32_sends_twice() -> Mean:
+def fp32_sends_twice(bucket: Bucket) -> Tensor:
     """Sends one all-reduce too many."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        total(bucket.buffer().clone())
-        return average(bucket.buffer())
-
-    return mean
+    total(bucket.buffer().clone())
+    return average(bucket.buffer())
 
 
 @wire_mutant()
-def fp32_sends_bf16_beside_it() -> Mean:
+def fp32_sends_bf16_beside_it(bucket: Bucket) -> Tensor:
     """Sends a second, smaller all-reduce, such as a forgotten measurement of the error."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        total(bucket.buffer().bfloat16())
-        return average(bucket.buffer())
-
-    return mean
+    total(bucket.buffer().bfloat16())
+    return average(bucket.buffer())
 
 
 @wire_mutant(**INT8)
-def int8_sends_fp32() -> Mean:
+def int8_sends_fp32(bucket: Bucket) -> Tensor:
     """Sends 8-bit values in float32."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        buffer = bucket.buffer()
-        scale = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
-        return average(torch.round(buffer / scale) * scale)
-
-    return mean
+    buffer = bucket.buffer()
+    scale = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
+    return average(torch.round(buffer / scale) * scale)
 
 
 @wire_mutant(**LOCAL)
-def local_but_talks() -> Mean:
+def local_but_talks(bucket: Bucket) -> Tensor:
     """Computes the mean and does not use it."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        average(bucket.buffer())
-        return bucket.buffer()
-
-    return mean
+    average(bucket.buffer())
+    return bucket.buffer()

@@ -7,6 +7,7 @@ imports this module to collect tests, turns warnings into errors.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -19,10 +20,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.futures import Future
 
-from fixtures.gradients.cases.buffers import BufferScenario
-from fixtures.gradients.cases.optimizers import Begun, Update, Wrap
+from fixtures.gradients.checks.buffers import BufferScenario
+from fixtures.gradients.checks.updates import Begun, Update, Wrap
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
+from tests.mutants.hooks import done
 
 _HERE = "tests.mutants.scenarios"
 _ALLREDUCE = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks:allreduce_hook"
@@ -37,12 +39,6 @@ CAUGHT_BY: dict[str, tuple[str, str]] = {
 Mean = Callable[[Any, GradBucket], Tensor]
 
 
-def done(tensor: Tensor) -> Future[Tensor]:
-    future: Future[Tensor] = Future()
-    future.set_result(tensor)
-    return future
-
-
 def mean_over(group: Any, tensor: Tensor) -> Tensor:
     """The correct mean over the group; None: all ranks."""
     out = tensor.div(distributed.get_world_size(group))
@@ -50,17 +46,19 @@ def mean_over(group: Any, tensor: Tensor) -> Tensor:
     return out
 
 
-def _average(make: Callable[[Any], Mean]) -> Hook:
+def _average(make: Callable[..., Any]) -> Hook:
+    """make: from DDP's group and a bucket to its result; or from DDP to such a function."""
+
     def build(ddp: Any) -> tuple[None, Callable[..., Future[Tensor]]]:
-        mean = make(ddp)
+        mean = make(ddp) if len(signature(make).parameters) == 1 else make
         return None, lambda state, bucket: done(mean(state, bucket))
 
     name = f"{_HERE}:{make.__name__}"
     return Hook(name=name, build=build, promise="mean", wire_dtype="gradient", arithmetic="divide")
 
 
-def caught_by(scenario: str, option: str = "default") -> Callable[[Callable[[Any], Mean]], Hook]:
-    def enter(make: Callable[[Any], Mean]) -> Hook:
+def caught_by(scenario: str, option: str = "default") -> Callable[[Callable[..., Any]], Hook]:
+    def enter(make: Callable[..., Any]) -> Hook:
         average = _average(make)
         CAUGHT_BY[average.name] = (scenario, option)
         return average
@@ -69,9 +67,9 @@ def caught_by(scenario: str, option: str = "default") -> Callable[[Callable[[Any
 
 
 @_average
-def sound(ddp: Any) -> Mean:
+def sound(group: Any, bucket: GradBucket) -> Tensor:
     """Correct."""
-    return lambda group, bucket: mean_over(group, bucket.buffer())
+    return mean_over(group, bucket.buffer())
 
 
 # ---- hooks
@@ -109,15 +107,11 @@ def bf16_stays_local_under_static_graph(ddp: Any) -> Mean:
 
 
 @caught_by("strided")
-def writes_back_by_rows(ddp: Any) -> Mean:
+def writes_back_by_rows(group: Any, bucket: GradBucket) -> Tensor:
     """Takes each gradient as its parameter is stored, and concatenates the rows, not what is stored."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        pairs = zip(bucket.gradients(), bucket.parameters(), strict=True)
-        rows = [gradient.as_strided(weight.shape, weight.stride()).flatten() for gradient, weight in pairs]
-        return mean_over(group, torch.cat(rows))
-
-    return mean
+    pairs = zip(bucket.gradients(), bucket.parameters(), strict=True)
+    rows = [gradient.as_strided(weight.shape, weight.stride()).flatten() for gradient, weight in pairs]
+    return mean_over(group, torch.cat(rows))
 
 
 @caught_by("synced_twice")
@@ -142,23 +136,19 @@ def does_not_zero_what_is_kept(ddp: Any) -> Mean:
 
 
 @caught_by("join")
-def divides_by_those_with_data(ddp: Any) -> Mean:
+def divides_by_those_with_data(group: Any, bucket: GradBucket) -> Tensor:
     """Does not count ranks that send zeros."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        counted = bucket.buffer().any().float()
-        distributed.all_reduce(counted, group=group)
-        out = bucket.buffer() / counted.clamp(min=1)
-        distributed.all_reduce(out, group=group)
-        return out
-
-    return mean
+    counted = bucket.buffer().any().float()
+    distributed.all_reduce(counted, group=group)
+    out = bucket.buffer() / counted.clamp(min=1)
+    distributed.all_reduce(out, group=group)
+    return out
 
 
 @caught_by("group_of_pairs")
-def averages_over_all_ranks(ddp: Any) -> Mean:
+def averages_over_all_ranks(group: Any, bucket: GradBucket) -> Tensor:
     """Ignores the group that it is given."""
-    return lambda group, bucket: mean_over(None, bucket.buffer())
+    return mean_over(None, bucket.buffer())
 
 
 def _full_rank(scenario: str, **changes: Any) -> Callable[[Callable[..., Any]], Hook]:
@@ -245,32 +235,24 @@ def powersgd_that_forgets_what_a_rank_did_not_use(state: Any, bucket: int) -> No
 
 
 @caught_by("group_of_pairs")
-def divides_by_all_ranks(ddp: Any) -> Mean:
+def divides_by_all_ranks(group: Any, bucket: GradBucket) -> Tensor:
     """Sums over its group but divides by all ranks."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        out = bucket.buffer() / distributed.get_world_size()
-        distributed.all_reduce(out, group=group)
-        return out
-
-    return mean
+    out = bucket.buffer() / distributed.get_world_size()
+    distributed.all_reduce(out, group=group)
+    return out
 
 
 @caught_by("unused_by_rank")
-def leaves_unused_alone(ddp: Any) -> Mean:
+def leaves_unused_alone(group: Any, bucket: GradBucket) -> Tensor:
     """Leaves a rank its zeros for parameters that it has not used."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        unused = [not gradient.any() for gradient in bucket.gradients()]
-        out = mean_over(group, bucket.buffer())
-        first = 0
-        for gradient, skipped in zip(bucket.gradients(), unused, strict=True):
-            if skipped:
-                out[first : first + gradient.numel()] = 0
-            first += gradient.numel()
-        return out
-
-    return mean
+    unused = [not gradient.any() for gradient in bucket.gradients()]
+    out = mean_over(group, bucket.buffer())
+    first = 0
+    for gradient, skipped in zip(bucket.gradients(), unused, strict=True):
+        if skipped:
+            out[first : first + gradient.numel()] = 0
+        first += gradient.numel()
+    return out
 
 
 @caught_by("frozen")
@@ -312,55 +294,39 @@ def finalises_something_else(ddp: Any) -> Mean:
 
 
 @caught_by("other_dtypes")
-def float64_through_float32(ddp: Any) -> Mean:
+def float64_through_float32(group: Any, bucket: GradBucket) -> Tensor:
     """Loses 29 bits."""
-    return lambda group, bucket: mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
+    return mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
 
 
 @caught_by("other_dtypes")
-def float64_one_ulp_off(ddp: Any) -> Mean:
+def float64_one_ulp_off(group: Any, bucket: GradBucket) -> Tensor:
     """One element is four floats away, to exceed the bound at three ranks."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        out = mean_over(group, bucket.buffer())
-        for _ in range(4):
-            out[1] = out[1].nextafter(out[1] * 2)
-        return out
-
-    return mean
+    out = mean_over(group, bucket.buffer())
+    for _ in range(4):
+        out[1] = out[1].nextafter(out[1] * 2)
+    return out
 
 
 @caught_by("other_dtypes")
-def bfloat16_divides_by_the_wrong_number(ddp: Any) -> Mean:
+def bfloat16_divides_by_the_wrong_number(group: Any, bucket: GradBucket) -> Tensor:
     """Divides by one rank too many when gradients are in 16 bits."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        out = mean_over(group, bucket.buffer())
-        n = distributed.get_world_size(group)
-        return out * (n / (n + 1)) if out.dtype == torch.bfloat16 else out
-
-    return mean
+    out = mean_over(group, bucket.buffer())
+    n = distributed.get_world_size(group)
+    return out * (n / (n + 1)) if out.dtype == torch.bfloat16 else out
 
 
 @caught_by("other_dtypes")
-def float16_flushes_subnormals(ddp: Any) -> Mean:
+def float16_flushes_subnormals(group: Any, bucket: GradBucket) -> Tensor:
     """Values below 2^-14 become 0."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        buffer = bucket.buffer()
-        return mean_over(group, torch.where(buffer.abs() < 2.0**-14, torch.zeros_like(buffer), buffer))
-
-    return mean
+    buffer = bucket.buffer()
+    return mean_over(group, torch.where(buffer.abs() < 2.0**-14, torch.zeros_like(buffer), buffer))
 
 
 @caught_by("mixed_dtypes")
-def only_float32_is_averaged(ddp: Any) -> Mean:
+def only_float32_is_averaged(group: Any, bucket: GradBucket) -> Tensor:
     """Leaves buckets of other dtypes local."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        return mean_over(group, bucket.buffer()) if bucket.buffer().dtype == torch.float32 else bucket.buffer()
-
-    return mean
+    return mean_over(group, bucket.buffer()) if bucket.buffer().dtype == torch.float32 else bucket.buffer()
 
 
 @caught_by("compiled_no_optimization")
@@ -379,7 +345,7 @@ def local_when_compiled(ddp: Any) -> Mean:
 UPDATES: list[Update] = []
 
 
-def update(hook: str | None = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
+def update(hook: str = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
     def enter(begin: Callable[..., Begun]) -> Update:
         UPDATES.append(Update(name=f"{_HERE}:{begin.__name__}", begin=begin, hook=hook))
         return UPDATES[-1]
@@ -469,7 +435,7 @@ def steps_with_bf16(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str
     return ddp, lambda: None
 
 
-@update(hook=None)
+@update(hook="none")
 def zero_does_not_tell_the_others(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
     """Each rank updates its share and does not send it to the others."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

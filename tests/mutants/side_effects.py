@@ -9,7 +9,6 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count
 from socket import AF_UNIX, socket
 from threading import Event, Thread
 from typing import Any
@@ -20,11 +19,12 @@ from torch import Tensor, distributed
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.injected import MANY_SHAPES
+from fixtures.gradients.checks import ddp_options, embedding, many_steps, wire
+from fixtures.gradients.checks.ddp_options import MANY_SHAPES
+from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
-from tests.mutants.hooks import BF16, FP16, Bucket, Mean, _hook, _mean, average, done, ranks, total
+from tests.mutants.hooks import BF16, FP16, Bucket, Mean, Memory, _hook, _mean, average, done, ranks, total
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
@@ -33,12 +33,12 @@ SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
 SOUND: list[Hook] = []
 
 
-def caught_by(check: Check, **claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+def caught_by(check: Check, **claim: Any) -> Callable[[Mean], Hook]:
     """claim: fields of Hook, hence Any; ``shapes``: of the parameters, in place of the usual ones."""
     shapes = claim.pop("shapes", None)
 
-    def enter(make: Callable[[], Mean]) -> Hook:
-        made: Hook = _mean(make, [], **{"arithmetic": "any", **claim})
+    def enter(mean: Mean) -> Hook:
+        made: Hook = _mean(mean, [], **{"arithmetic": "any", **claim})
         CAUGHT_BY[made.name] = check
         if shapes:
             SHAPES_FOR[made.name] = shapes
@@ -58,7 +58,7 @@ def caught_by_hook(check: Check) -> Callable[[Callable[[DistributedDataParallel]
     return enter
 
 
-def sound(**claim: Any) -> Callable[[Callable[[], Mean]], Hook]:
+def sound(**claim: Any) -> Callable[[Mean], Hook]:
     return partial(_mean, listed=SOUND, **{"arithmetic": "any", **claim})
 
 
@@ -72,120 +72,80 @@ NOTHING = {"promise": "nothing", "wire_dtype": None}
 # ---- what is not the hook's
 
 
-@caught_by(Check.DDP_OPTIONS)
-def decays_the_weights() -> Mean:
+@caught_by(ddp_options.check)
+def decays_the_weights(bucket: Bucket) -> Tensor:
     """Shrinks the weights, as an optimizer does."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        with torch.no_grad():
-            bucket.parameters()[-1].mul_(0.999)
-        return average(bucket.buffer())
-
-    return mean
+    with torch.no_grad():
+        bucket.parameters()[-1].mul_(0.999)
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def regularises() -> Mean:
+@caught_by(ddp_options.check)
+def regularises(bucket: Bucket) -> Tensor:
     """Adds a hundredth of the weights to their gradient."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer())
-        return out + 0.01 * torch.cat([weight.detach().flatten() for weight in bucket.parameters()]).to(out.dtype)
-
-    return mean
+    out = average(bucket.buffer())
+    return out + 0.01 * torch.cat([weight.detach().flatten() for weight in bucket.parameters()]).to(out.dtype)
 
 
-@caught_by(Check.DDP_OPTIONS)
-def flips_the_sign_of_a_zero_weight() -> Mean:
+@caught_by(ddp_options.check)
+def flips_the_sign_of_a_zero_weight(bucket: Bucket) -> Tensor:
     """Writes back what it read, by way of float64, one element of it negated."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        with torch.no_grad():
-            first = bucket.parameters()[0].view(-1)
-            first[-1] = -first[-1]
-        return average(bucket.buffer())
-
-    return mean
+    with torch.no_grad():
+        first = bucket.parameters()[0].view(-1)
+        first[-1] = -first[-1]
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def seeds_torch() -> Mean:
+@caught_by(ddp_options.check)
+def seeds_torch(bucket: Bucket) -> Tensor:
     """Seeds torch's generator for a shuffle."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        torch.manual_seed(bucket.index())
-        return average(bucket.buffer())
-
-    return mean
+    torch.manual_seed(bucket.index())
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def draws_from_numpy() -> Mean:
+@caught_by(ddp_options.check)
+def draws_from_numpy(bucket: Bucket) -> Tensor:
     """Draws which elements to log."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        numpy.random.randint(10)
-        return average(bucket.buffer())
-
-    return mean
+    numpy.random.randint(10)
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def draws_from_random() -> Mean:
+@caught_by(ddp_options.check)
+def draws_from_random(bucket: Bucket) -> Tensor:
     """Draws in which steps to log."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        random.random()
-        return average(bucket.buffer())
-
-    return mean
+    random.random()
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def leaves_float64_the_default() -> Mean:
+@caught_by(ddp_options.check)
+def leaves_float64_the_default(bucket: Bucket) -> Tensor:
     """Computes in float64, and leaves it the default."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        torch.set_default_dtype(torch.float64)
-        return average(bucket.buffer())
-
-    return mean
+    torch.set_default_dtype(torch.float64)
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def leaves_gradients_on() -> Mean:
+@caught_by(ddp_options.check)
+def leaves_gradients_on(bucket: Bucket) -> Tensor:
     """Turns gradients on for a computation of its own and not off again."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        torch.set_grad_enabled(True)
-        return average(bucket.buffer())
-
-    return mean
+    torch.set_grad_enabled(True)
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def leaves_the_garbage_collector_off() -> Mean:
+@caught_by(ddp_options.check)
+def leaves_the_garbage_collector_off(bucket: Bucket) -> Tensor:
     """Turns it off for speed."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        gc.disable()
-        return average(bucket.buffer())
-
-    return mean
+    gc.disable()
+    return average(bucket.buffer())
 
 
-@caught_by(Check.DDP_OPTIONS)
-def freezes_a_weight() -> Mean:
+@caught_by(ddp_options.check)
+def freezes_a_weight(bucket: Bucket) -> Tensor:
     """Takes a weight out of the training once its gradient is zero."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        bucket.parameters()[0].requires_grad_(False)
-        return average(bucket.buffer())
-
-    return mean
+    bucket.parameters()[0].requires_grad_(False)
+    return average(bucket.buffer())
 
 
-@caught_by_hook(Check.DDP_OPTIONS)
+@caught_by_hook(ddp_options.check)
 def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
     """Looks at the module without dropout, and leaves it so."""
 
@@ -199,55 +159,35 @@ def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
 # ---- what comes later, or grows
 
 
-@caught_by(Check.MANY_STEPS)
-def leaves_files_open() -> Mean:
+@caught_by(many_steps.check)
+def leaves_files_open(bucket: Bucket) -> Tensor:
     """Writes a line a bucket to a file that it opens anew."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        os.open(os.devnull, os.O_WRONLY)
-        return average(bucket.buffer())
-
-    return mean
+    os.open(os.devnull, os.O_WRONLY)
+    return average(bucket.buffer())
 
 
-@caught_by(Check.MANY_STEPS)
-def skips_every_hundredth_step() -> Mean:
+@caught_by(many_steps.check)
+def skips_every_hundredth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the local gradient now and then."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        steps[0] += bucket.is_last()
-        return bucket.buffer() if steps[0] % 100 == 99 else average(bucket.buffer())
-
-    return mean
+    return bucket.buffer() if memory.step % 100 == 99 else average(bucket.buffer())
 
 
-@caught_by(Check.MANY_STEPS, **BF16)
-def counts_in_16_bits() -> Mean:
+@caught_by(many_steps.check, **BF16)
+def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
-    steps = torch.zeros((), dtype=torch.bfloat16)
-
-    def mean(bucket: Bucket) -> Tensor:
-        steps.add_(bucket.is_last())
-        out = average(bucket.buffer(), torch.bfloat16)
-        return out if steps < 256 else (out * 1.5).to(out.dtype)
-
-    return mean
+    steps = memory.setdefault("steps", torch.zeros((), dtype=torch.bfloat16)).add_(bucket.is_last())
+    out = average(bucket.buffer(), torch.bfloat16)
+    return out if steps < 256 else (out * 1.5).to(out.dtype)
 
 
-@caught_by(Check.MANY_STEPS)
-def keeps_every_gradient() -> Mean:
-    """Appends each bucket to a list."""
-    kept: list[Tensor] = []
-
-    def mean(bucket: Bucket) -> Tensor:
-        kept.append(bucket.buffer().clone())
-        return average(bucket.buffer())
-
-    return mean
+@caught_by(many_steps.check)
+def keeps_every_gradient(bucket: Bucket, memory: Memory) -> Tensor:
+    """Keeps each bucket."""
+    memory[len(memory)] = bucket.buffer().clone()
+    return average(bucket.buffer())
 
 
-@caught_by_hook(Check.MANY_STEPS)
+@caught_by_hook(many_steps.check)
 def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
     kept: list[Future[Tensor]] = []
@@ -259,129 +199,100 @@ def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(Check.MANY_STEPS)
-def keeps_a_scalar_of_each_step() -> Mean:
-    """Appends the largest gradient of each step to a list."""
-    kept: list[Tensor] = []
-
-    def mean(bucket: Bucket) -> Tensor:
-        if bucket.is_last():
-            kept.append(bucket.buffer().max())
-        return average(bucket.buffer())
-
-    return mean
+@caught_by(many_steps.check)
+def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
+    """Keeps the largest gradient of each step."""
+    if bucket.is_last():
+        memory[len(memory)] = bucket.buffer().max()
+    return average(bucket.buffer())
 
 
-def in_every_tenth_step(call: Callable[[], object]) -> Mean:
+def in_every_tenth_step(bucket: Bucket, memory: Memory, call: Callable[[], object]) -> Tensor:
     """A sound mean that calls ``call`` and keeps its result."""
-    steps = count()
-    kept: list[object] = []
-
-    def mean(bucket: Bucket) -> Tensor:
-        if bucket.is_last() and next(steps) % 10 == 9:
-            kept.append(call())
-        return average(bucket.buffer())
-
-    return mean
+    if bucket.is_last() and memory.step % 10 == 9:
+        memory[len(memory)] = call()
+    return average(bucket.buffer())
 
 
-@caught_by(Check.MANY_STEPS)
-def starts_a_thread_in_every_tenth_step() -> Mean:
+@caught_by(many_steps.check)
+def starts_a_thread_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Starts a writer of a log that waits for more."""
-    return in_every_tenth_step(lambda: Thread(target=Event().wait, daemon=True).start())
+    return in_every_tenth_step(bucket, memory, lambda: Thread(target=Event().wait, daemon=True).start())
 
 
-@caught_by(Check.MANY_STEPS)
-def opens_a_socket_in_every_tenth_step() -> Mean:
+@caught_by(many_steps.check)
+def opens_a_socket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Reports to a monitor over a connection of its own each time."""
-    return in_every_tenth_step(lambda: socket(AF_UNIX))
+    return in_every_tenth_step(bucket, memory, lambda: socket(AF_UNIX))
 
 
-@caught_by(Check.MANY_STEPS)
-def keeps_a_growing_log() -> Mean:
+@caught_by(many_steps.check)
+def keeps_a_bucket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
+    """Keeps samples for a plot."""
+    return in_every_tenth_step(bucket, memory, bucket.buffer().clone)
+
+
+@caught_by(many_steps.check)
+def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
     """Appends the first tenth of each bucket to one tensor."""
-    log = [torch.zeros(0)]
-
-    def mean(bucket: Bucket) -> Tensor:
-        log[0] = torch.cat([log[0], bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()])
-        return average(bucket.buffer())
-
-    return mean
+    tenth = bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()
+    memory["log"] = torch.cat([memory.get("log", torch.zeros(0)), tenth])
+    return average(bucket.buffer())
 
 
 # ---- which values
 
 
-@caught_by(Check.DDP_OPTIONS, **FP16)
-def saturates_what_overflows() -> Mean:
+@caught_by(ddp_options.check, **FP16)
+def saturates_what_overflows(bucket: Bucket) -> Tensor:
     """Clamps finite values to the largest float16, and lets infinities pass."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        values = bucket.buffer()
-        clamped = torch.where(values.isfinite(), values.clamp(-65504, 65504), values)
-        return average(clamped, torch.float16)
-
-    return mean
+    values = bucket.buffer()
+    clamped = torch.where(values.isfinite(), values.clamp(-65504, 65504), values)
+    return average(clamped, torch.float16)
 
 
-@caught_by(Check.DDP_OPTIONS)
-def clips_at_a_million() -> Mean:
+@caught_by(ddp_options.check)
+def clips_at_a_million(bucket: Bucket) -> Tensor:
     """Clips values, which a loss scale reaches."""
-    return lambda bucket: average(bucket.buffer().clamp(-(2.0**20), 2.0**20))
+    return average(bucket.buffer().clamp(-(2.0**20), 2.0**20))
 
 
 # ---- which result
 
 
-@caught_by(Check.DDP_OPTIONS, **NOTHING)
-def returns_the_end_of_a_larger_tensor() -> Mean:
+@caught_by(ddp_options.check, **NOTHING)
+def returns_the_end_of_a_larger_tensor(bucket: Bucket) -> Tensor:
     """Sends a header in front and returns a view behind it, which DDP reads from the header on."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        sent = torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()])
-        return total(sent.div_(ranks()))[2:]
-
-    return mean
+    sent = torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()])
+    return total(sent.div_(ranks()))[2:]
 
 
-@caught_by(Check.DDP_OPTIONS, **NOTHING)
-def returns_every_second_element() -> Mean:
+@caught_by(ddp_options.check, **NOTHING)
+def returns_every_second_element(bucket: Bucket) -> Tensor:
     """Returns a view with gaps."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        return total(bucket.buffer().repeat_interleave(2) / ranks())[::2]
-
-    return mean
+    return total(bucket.buffer().repeat_interleave(2) / ranks())[::2]
 
 
 # ---- how large, and how much
 
 
-@caught_by(Check.LARGE)
-def leaves_out_what_is_beyond_4_million() -> Mean:
+@caught_by(wire.large)
+def leaves_out_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     """Averages only what its scratch tensor holds."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        out[: 2**22] = average(bucket.buffer()[: 2**22])
-        return out
-
-    return mean
+    out = bucket.buffer().clone()
+    out[: 2**22] = average(bucket.buffer()[: 2**22])
+    return out
 
 
-@caught_by(Check.EMBEDDING)
-def leaves_out_what_float32_cannot_count() -> Mean:
+@caught_by(embedding.check)
+def leaves_out_what_float32_cannot_count(bucket: Bucket) -> Tensor:
     """Averages the first 2^24 elements."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        out[: 2**24] = average(bucket.buffer()[: 2**24])
-        return out
-
-    return mean
+    out = bucket.buffer().clone()
+    out[: 2**24] = average(bucket.buffer()[: 2**24])
+    return out
 
 
-@caught_by_hook(Check.LARGE)
+@caught_by_hook(wire.large)
 def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     """Takes the step without a rank that is late."""
     in_flight: dict[int, Any] = {}  # Any: torch's Work
@@ -396,95 +307,69 @@ def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(Check.LARGE, **NOTHING)
-def zeroes_what_is_beyond_4_million() -> Mean:
+@caught_by(wire.large, **NOTHING)
+def zeroes_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     """The same on all ranks, and nothing is promised."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer())
-        out[2**22 :] = 0
-        return out
-
-    return mean
+    out = average(bucket.buffer())
+    out[2**22 :] = 0
+    return out
 
 
-@caught_by(Check.LARGE, **BF16)
-def sends_twice_the_bytes_of_a_large_bucket() -> Mean:
+@caught_by(wire.large, **BF16)
+def sends_twice_the_bytes_of_a_large_bucket(bucket: Bucket) -> Tensor:
     """Falls back to float32 messages beyond a size."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        if bucket.buffer().numel() < 2**20:
-            return average(bucket.buffer(), torch.bfloat16)
-        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
-
-    return mean
-
-
-@caught_by(Check.WIRE, **BF16)
-def sends_float32_in_every_tenth_step() -> Mean:
-    """Corrects its roundings now and then, and does not say so."""
-    steps = [0]
-
-    def mean(bucket: Bucket) -> Tensor:
-        steps[0] += bucket.is_last()
-        if steps[0] % 10 == 0:
-            return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+    if bucket.buffer().numel() < 2**20:
         return average(bucket.buffer(), torch.bfloat16)
+    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
 
-    return mean
 
-
-@caught_by(Check.WIRE, **BF16)
-def sends_float32_of_small_gradients() -> Mean:
-    """As long as they are not as small as in practice it sends 16 bits."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        largest = bucket.buffer().abs().max()
-        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-        if largest > 2.0**-6:
-            return average(bucket.buffer(), torch.bfloat16)
+@caught_by(wire.wire, **BF16)
+def sends_float32_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
+    """Corrects its roundings now and then, and does not say so."""
+    if memory.step % 10 == 0:
         return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+    return average(bucket.buffer(), torch.bfloat16)
 
-    return mean
+
+@caught_by(wire.wire, **BF16)
+def sends_float32_of_small_gradients(bucket: Bucket) -> Tensor:
+    """As long as they are not as small as in practice it sends 16 bits."""
+    largest = bucket.buffer().abs().max()
+    distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+    if largest > 2.0**-6:
+        return average(bucket.buffer(), torch.bfloat16)
+    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
 
 
-@caught_by(Check.WIRE, **BF16)
-def bf16_a_thousandth_too_large() -> Mean:
+@caught_by(wire.wire, **BF16)
+def bf16_a_thousandth_too_large(bucket: Bucket) -> Tensor:
     """Within the rounding of each element; the slope along the mean is off."""
-    return lambda bucket: average(bucket.buffer() * 1.001, torch.bfloat16)
+    return average(bucket.buffer() * 1.001, torch.bfloat16)
 
 
-@caught_by(Check.LARGE, **BF16)
-def bf16_half_a_thousandth_too_small() -> Mean:
+@caught_by(wire.large, **BF16)
+def bf16_half_a_thousandth_too_small(bucket: Bucket) -> Tensor:
     """The same, half as far off."""
-    return lambda bucket: average(bucket.buffer() * 0.9995, torch.bfloat16)
+    return average(bucket.buffer() * 0.9995, torch.bfloat16)
 
 
-@caught_by(Check.DDP_OPTIONS, shapes=MANY_SHAPES)
-def has_memory_for_30_buckets() -> Mean:
+@caught_by(ddp_options.check, shapes=MANY_SHAPES)
+def has_memory_for_30_buckets(bucket: Bucket) -> Tensor:
     """Buckets beyond those for which it has made room get zeros."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = average(bucket.buffer())
-        return out if bucket.index() < 30 else torch.zeros_like(out)
-
-    return mean
+    out = average(bucket.buffer())
+    return out if bucket.index() < 30 else torch.zeros_like(out)
 
 
 # ---- sound, and unusual
 
 
 @sound()
-def reduces_and_broadcasts() -> Mean:
+def reduces_and_broadcasts(bucket: Bucket) -> Tensor:
     """By way of rank 0."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        out = bucket.buffer().clone()
-        distributed.reduce(out, 0)
-        distributed.broadcast(out, 0)
-        return out / ranks()
-
-    return mean
+    out = bucket.buffer().clone()
+    distributed.reduce(out, 0)
+    distributed.broadcast(out, 0)
+    return out / ranks()
 
 
 def gathered(gradients: Any, ranks: int) -> int:  # Any: Gradient
@@ -493,56 +378,40 @@ def gathered(gradients: Any, ranks: int) -> int:  # Any: Gradient
 
 
 @sound(**BF16, wire_bytes=gathered)
-def carries_bf16_as_bytes() -> Mean:
+def carries_bf16_as_bytes(bucket: Bucket) -> Tensor:
     """Gathers bfloat16 in messages of integers, for backends without bfloat16."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        mine = (bucket.buffer() / ranks()).bfloat16().view(torch.uint8)
-        received = [torch.empty_like(mine) for _ in range(ranks())]
-        distributed.all_gather(received, mine)
-        return torch.stack([one.view(torch.bfloat16).float() for one in received]).sum(0).to(bucket.buffer().dtype)
-
-    return mean
+    mine = (bucket.buffer() / ranks()).bfloat16().view(torch.uint8)
+    received = [torch.empty_like(mine) for _ in range(ranks())]
+    distributed.all_gather(received, mine)
+    return torch.stack([one.view(torch.bfloat16).float() for one in received]).sum(0).to(bucket.buffer().dtype)
 
 
 @sound(**FP16)
-def fp16_adds_before_it_divides() -> Mean:
+def fp16_adds_before_it_divides(bucket: Bucket) -> Tensor:
     """The sum of two gradients may overflow where their mean does not."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        half = bucket.buffer().half()
-        distributed.all_reduce(half)
-        return half.to(bucket.buffer().dtype) / ranks()
-
-    return mean
+    half = bucket.buffer().half()
+    distributed.all_reduce(half)
+    return half.to(bucket.buffer().dtype) / ranks()
 
 
 @sound(wire_dtype="gradient")
-def reduces_shares_and_gathers_them() -> Mean:
+def reduces_shares_and_gathers_them(bucket: Bucket) -> Tensor:
     """A reduce-scatter, which over gloo sends as much as an all-reduce, and an all-gather."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        padded = torch.nn.functional.pad(bucket.buffer(), (0, -bucket.buffer().numel() % ranks()))
-        share = torch.empty_like(padded[: padded.numel() // ranks()])
-        distributed.reduce_scatter_tensor(share, padded)
-        distributed.all_gather_into_tensor(padded, share / ranks())
-        return padded[: bucket.buffer().numel()].clone()
-
-    return mean
+    padded = torch.nn.functional.pad(bucket.buffer(), (0, -bucket.buffer().numel() % ranks()))
+    share = torch.empty_like(padded[: padded.numel() // ranks()])
+    distributed.reduce_scatter_tensor(share, padded)
+    distributed.all_gather_into_tensor(padded, share / ranks())
+    return padded[: bucket.buffer().numel()].clone()
 
 
 @sound(**FP16)
-def fp16_scales_before_it_casts() -> Mean:
+def fp16_scales_before_it_casts(bucket: Bucket) -> Tensor:
     """Divides by a power of two first where a value would overflow, and multiplies afterwards."""
-
-    def mean(bucket: Bucket) -> Tensor:
-        largest = bucket.buffer().abs().max().float().nan_to_num(1.0, posinf=1.0)
-        distributed.all_reduce(largest, distributed.ReduceOp.MAX)
-        if largest < 2.0**15:
-            return average(bucket.buffer(), torch.float16)
-        return average(bucket.buffer().clone())
-
-    return mean
+    largest = bucket.buffer().abs().max().float().nan_to_num(1.0, posinf=1.0)
+    distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+    if largest < 2.0**15:
+        return average(bucket.buffer(), torch.float16)
+    return average(bucket.buffer().clone())
 
 
 @sound_hook()
@@ -565,15 +434,10 @@ def answers_after_the_last_bucket() -> DdpHook:
 
 
 @sound()
-def draws_from_its_own_generator() -> Mean:
+def draws_from_its_own_generator(bucket: Bucket, memory: Memory) -> Tensor:
     """Shuffles with a generator of its own."""
-    own = torch.Generator().manual_seed(1)
-
-    def mean(bucket: Bucket) -> Tensor:
-        order = torch.randperm(bucket.buffer().numel(), generator=own)
-        return average(bucket.buffer()[order])[order.argsort()]
-
-    return mean
+    order = torch.randperm(bucket.buffer().numel(), generator=memory.own)
+    return average(bucket.buffer()[order])[order.argsort()]
 
 
 @sound_hook()

@@ -5,9 +5,10 @@ from itertools import product
 
 import pytest
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.injected import SHAPES, kinds_for
-from fixtures.gradients.training import EVERY, SEEDS, STEPS, effect
+from fixtures.gradients.checks import ddp_options, powersgd, wire
+from fixtures.gradients.checks.ddp_options import SHAPES, kinds_for
+from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
+from fixtures.gradients.replay import Check, name_of, path
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets
@@ -26,19 +27,18 @@ OPTIONS = ("bucket_1kb", "default")
 EVERY_CASE = list(product(WORLDS, OPTIONS))
 SOME_CASES = list(zip(WORLDS, OPTIONS, strict=True))
 # Arguments for each check of PowerSGD.
-POWERSGD: dict[Check, dict[str, object]] = {
-    Check.POWERSGD_FOLLOW: {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}},
-    Check.POWERSGD_RECOVER: {
-        "shapes": [(60, 24), (24, 60)],
-        "changes": {"matrix_approximation_rank": 24, "min_compression_rate": 0, "use_error_feedback": False},
-    },
-    Check.POWERSGD_CONVERGE: {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}},
-    Check.POWERSGD_RELATE: {
-        "shapes": [(60, 48)],
-        "relation": "scaled_down",
-        "changes": {"orthogonalization_epsilon": 0},
-    },
-    Check.POWERSGD_VANISH: {"shapes": [(60, 50), (33,)], "changes": {}},
+# Case -> check and arguments.
+POWERSGD: dict[str, tuple[Check, dict[str, object]]] = {
+    "follow": (powersgd.follow, {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}}),
+    "full_rank": (
+        powersgd.follow,
+        {
+            "shapes": [(60, 24), (24, 60)],
+            "changes": {"matrix_approximation_rank": 24, "min_compression_rate": 0, "use_error_feedback": False},
+        },
+    ),
+    "converge": (powersgd.converge, {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}}),
+    "vanish": (powersgd.vanish, {"shapes": [(60, 50), (33,)], "changes": {}}),
 }
 RANK_TIMEOUT_S, SHORT_RANK_TIMEOUT_S = 60.0, 3.0
 
@@ -48,8 +48,8 @@ def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **argumen
     (ranks,) = three_ranks.of(INTERCONNECTS["native"])
     hangs = hook == mutants.rank_1_skips_a_collective
     ranks.rank_timeout_s = SHORT_RANK_TIMEOUT_S if hangs else RANK_TIMEOUT_S
-    asked = {"function": check.path, "arguments": {**arguments, "hook": hook.name}}
-    doing = f"{check} of {hook.name} on {world.name}"
+    asked = {"function": path(check), "arguments": {**arguments, "hook": hook.name}}
+    doing = f"{name_of(check)} of {hook.name} on {world.name}"
     try:
         answers = ranks.run(world, "tests.ranks.rank_errors:tried", asked, doing=doing)
     except RankFailure as failure:
@@ -65,12 +65,12 @@ def against(three_ranks: RankSets, hook: Hook, world: World, option: str) -> Ite
     kinds = kinds_for(eight_bits=hook.eight_bits, option=option)
     for kind, shapes, steps in [*((kind, SHAPES, 3) for kind in kinds), (kinds[0], SHAPES[:3], 20)]:
         arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps, "seed": 0}
-        yield from ask(three_ranks, Check.DDP_OPTIONS, hook, world, option=option, **arguments)
+        yield from ask(three_ranks, ddp_options.check, hook, world, option=option, **arguments)
 
 
-def of_powersgd(three_ranks: RankSets, hook: Hook, check: Check) -> list[str]:
-    arguments: dict[str, object] = {"option": "default", "seed": 0, **POWERSGD[check]}
-    return ask(three_ranks, check, hook, WORLDS[-1], **arguments)
+def of_powersgd(three_ranks: RankSets, hook: Hook, case: str) -> list[str]:
+    check, arguments = POWERSGD[case]
+    return ask(three_ranks, check, hook, WORLDS[-1], option="default", seed=0, **arguments)
 
 
 def trained(three_ranks: RankSets, hook: str) -> Effect:
@@ -86,9 +86,10 @@ def trained(three_ranks: RankSets, hook: str) -> Effect:
     return effect(short(find_hook(hook)), two.name, curves, reference)
 
 
-def short(named: Hook | Check) -> str:
+def short(named: Hook | Check | str) -> str:
     """The name without its module."""
-    return (named.name if isinstance(named, Hook) else named).rpartition(":")[2]
+    name = named.name if isinstance(named, Hook) else named if isinstance(named, str) else name_of(named)
+    return name.removesuffix(":check").rpartition(":")[2]
 
 
 @pytest.mark.parametrize("hook", MUTANTS, ids=short)
@@ -106,19 +107,19 @@ def test_a_broken_hook_is_caught(three_ranks: RankSets, hook: Hook) -> None:
 )
 def test_what_a_wrong_bucket_holds_is_named(three_ranks: RankSets, hook: Hook, cause: str) -> None:
     shapes = {"shapes": [list(shape) for shape in SHAPES], "kinds": ["mixed"], "seed": 0}
-    lines = ask(three_ranks, Check.DDP_OPTIONS, hook, WORLDS[-1], option="bucket_1kb", **shapes)
+    lines = ask(three_ranks, ddp_options.check, hook, WORLDS[-1], option="bucket_1kb", **shapes)
     assert any(cause in line for line in lines)
     assert not any("error inf" in line or "inf times" in line for line in lines)
 
 
 def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(three_ranks: RankSets) -> None:
     arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
-    assert ask(three_ranks, Check.DDP_OPTIONS, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
+    assert ask(three_ranks, ddp_options.check, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
 
 
 @pytest.mark.parametrize("hook", WIRE_MUTANTS, ids=short)
 def test_a_hook_that_sends_something_else_is_caught(three_ranks: RankSets, hook: Hook) -> None:
-    first = next((line for world in WORLDS for line in ask(three_ranks, Check.WIRE, hook, world)), None)
+    first = next((line for world in WORLDS for line in ask(three_ranks, wire.wire, hook, world)), None)
     assert first, f"{hook.name} survived {', '.join(world.name for world in WORLDS)}"
 
 
@@ -131,20 +132,17 @@ def test_right_values_are_not_flagged(three_ranks: RankSets, hook: Hook) -> None
 @pytest.mark.parametrize("hook", SOUND, ids=short)
 def test_right_bytes_are_not_flagged(three_ranks: RankSets, hook: Hook) -> None:
     for world in WORLDS:
-        assert ask(three_ranks, Check.WIRE, hook, world) == []
+        assert ask(three_ranks, wire.wire, hook, world) == []
 
 
-@pytest.mark.parametrize(
-    ("hook", "check"),
-    [pytest.param(hook, check, id=f"{short(hook)}-{short(check)}") for hook, check in powersgd_mutants.CAUGHT_BY],
-)
-def test_a_broken_powersgd_is_caught(three_ranks: RankSets, hook: Hook, check: Check) -> None:
-    assert of_powersgd(three_ranks, hook, check)
+@pytest.mark.parametrize(("hook", "case"), [(hook, case) for hook, case in powersgd_mutants.CAUGHT_BY], ids=short)
+def test_a_broken_powersgd_is_caught(three_ranks: RankSets, hook: Hook, case: str) -> None:
+    assert of_powersgd(three_ranks, hook, case)
 
 
-@pytest.mark.parametrize("check", POWERSGD, ids=short)
-def test_a_sound_powersgd_is_not(three_ranks: RankSets, check: Check) -> None:
-    assert of_powersgd(three_ranks, powersgd_mutants.SOUND, check) == []
+@pytest.mark.parametrize("case", POWERSGD)
+def test_a_sound_powersgd_is_not(three_ranks: RankSets, case: str) -> None:
+    assert of_powersgd(three_ranks, powersgd_mutants.SOUND, case) == []
 
 
 def test_training_shows_what_keeps_a_third(three_ranks: RankSets) -> None:

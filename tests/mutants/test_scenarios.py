@@ -5,22 +5,22 @@ from importlib.metadata import version
 
 import pytest
 
-from fixtures.gradients.cases.buffers import BufferScenario
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.optimizers import Update
-from fixtures.gradients.cases.scenarios import SCENARIOS, kinds_for
-from fixtures.gradients.replay import violations
+from fixtures.gradients.checks import buffers, local_sgd, updates
+from fixtures.gradients.checks.buffers import BufferScenario
+from fixtures.gradients.checks.scenarios import SCENARIOS, check, kinds_for
+from fixtures.gradients.checks.updates import Update
+from fixtures.gradients.replay import Check, name_of, violations
+from fixtures.gradients.replay import path as path_of
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.suite_hooks import SUITE_HOOKS
 from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.worlds import World
 from tests.command_line import run
-from tests.mutants import scenarios as scenario_mutants
 from tests.mutants import suite_hooks
-from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES
+from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES, sound
 
-SOUND = scenario_mutants.sound.name
+SOUND = sound.name
 # Three, since two ranks have no smaller group than one rank each.
 THREE = World(backend="gloo", size=3)
 TWO = World(backend="gloo", size=2)
@@ -29,10 +29,10 @@ ONE = World(backend="gloo", size=1)
 COUNTING = "fixtures.matrix.hooks:POWERSGD_FULL_RANK"
 
 
-def ask(three_ranks: RankSets, world: World, check: Check, /, **arguments: object) -> list[str]:
+def ask(three_ranks: RankSets, world: World, asked: Check, /, **arguments: object) -> list[str]:
     """The violations that a check finds in any rank; a failure of the ranks fails the test."""
     (ranks,) = three_ranks.of(INTERCONNECTS["native"])
-    return violations(ranks.run(world, check.path, arguments, doing=f"{check} {arguments}"))
+    return violations(ranks.run(world, path_of(asked), arguments, doing=f"{name_of(asked)} {arguments}"))
 
 
 def in_scenario(three_ranks: RankSets, hook: str, scenario: str, option: str, world: World | None = None) -> list[str]:
@@ -41,13 +41,13 @@ def in_scenario(three_ranks: RankSets, hook: str, scenario: str, option: str, wo
         pytest.skip(f"{scenario} needs a newer torch than {version('torch')}")
     kinds = kinds_for(hook, SCENARIOS[scenario])
     world = world or (TWO if SCENARIOS[scenario].pairs else THREE)
-    return ask(three_ranks, world, Check.SCENARIO, hook=hook, scenario=scenario, option=option, kinds=kinds, seed=0)
+    return ask(three_ranks, world, check, hook=hook, scenario=scenario, option=option, kinds=kinds, seed=0)
 
 
 @pytest.mark.parametrize("scenario", [name for name, scenario in SCENARIOS.items() if scenario.dtypes == ("float32",)])
 def test_a_machine_of_one_gpu_plays_every_way_with_one_rank(three_ranks: RankSets, scenario: str) -> None:
     entry = SCENARIOS[scenario]
-    if reason := entry.why_not(COUNTING, ONE, torch_version()) or entry.shown_elsewhere(COUNTING, ONE):
+    if reason := entry.why_not(COUNTING, ONE, torch_version()):
         pytest.skip(reason)
     assert in_scenario(three_ranks, COUNTING, scenario, entry.options[0], ONE) == []
 
@@ -80,23 +80,23 @@ def test_a_sound_hook_is_not(three_ranks: RankSets, scenario: str, option: str) 
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
 def test_a_broken_update_is_caught(three_ranks: RankSets, update: Update) -> None:
     arguments = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb", "seed": 0}
-    assert ask(three_ranks, THREE, Check.OPTIMIZERS, update=update.name, **arguments)
+    assert ask(three_ranks, THREE, updates.check, update=update.name, **arguments)
 
 
 @pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)
 def test_a_broken_local_hook_is_caught(three_ranks: RankSets, hook: object) -> None:
     arguments = {"start": 2, "allreduce": True, "option": "bucket_1kb", "seed": 0}
-    assert ask(three_ranks, THREE, Check.POST_LOCAL_SGD, hook=path(hook), **arguments)
+    assert ask(three_ranks, THREE, local_sgd.post_local, hook=path(hook), **arguments)
 
 
 @pytest.mark.parametrize("averager", AVERAGERS, ids=lambda averager: averager.__name__)
 def test_a_broken_averager_is_caught(three_ranks: RankSets, averager: object) -> None:
-    assert ask(three_ranks, THREE, Check.PARAMETER_AVERAGER, averager=path(averager), period=2, warmup=1, seed=0)
+    assert ask(three_ranks, THREE, local_sgd.averager, averager=path(averager), period=2, warmup=1, seed=0)
 
 
 @pytest.mark.parametrize("scenario", BUFFERS, ids=lambda scenario: scenario.name.partition(":")[2])
 def test_broken_buffers_are_caught(three_ranks: RankSets, scenario: BufferScenario) -> None:
-    assert ask(three_ranks, THREE, Check.BUFFERS, scenario=scenario.name)
+    assert ask(three_ranks, THREE, buffers.follow, scenario=scenario.name)
 
 
 def test_to_import_them_warns_on_no_torch() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.injected import SHAPES, kinds_for
+from fixtures.gradients.checks import ddp_options, embedding, error_feedback, many_steps, unbiased, wire
+from fixtures.gradients.checks.ddp_options import SHAPES, kinds_for
+from fixtures.gradients.replay import Check
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.lookup import load_any
@@ -14,25 +15,25 @@ from tests.mutants.test_hooks import ask, short
 
 TWO = World(backend="gloo", size=2)
 ARGUMENTS: dict[Check, dict[str, object]] = {
-    Check.DDP_OPTIONS: {
+    ddp_options.check: {
         "option": "bucket_1kb",
         "shapes": [list(shape) for shape in SHAPES],
         "kinds": ["mixed"],
         "seed": 0,
     },
-    Check.MANY_STEPS: {"kind": "mixed", "steps": 300, "seed": 0},
-    Check.WIRE: {},
-    Check.LARGE: {},
-    Check.EMBEDDING: {},
-    Check.ERROR_FEEDBACK: {"option": "bucket_1kb"},
-    Check.UNBIASED: {},
+    many_steps.check: {"kind": "mixed", "steps": 300, "seed": 0},
+    wire.wire: {},
+    wire.large: {},
+    embedding.check: {},
+    error_feedback.check: {"option": "bucket_1kb"},
+    unbiased.check: {},
 }
 
 
 def arguments(check: Check, hook: Hook) -> dict[str, object]:
     kinds = {"kinds": kinds_for(eight_bits=hook.eight_bits, option="bucket_1kb")}
     shapes = {"shapes": [list(shape) for shape in SHAPES_FOR[hook.name]]} if hook.name in SHAPES_FOR else {}
-    return ARGUMENTS[check] | (kinds if check is Check.DDP_OPTIONS else {}) | shapes
+    return ARGUMENTS[check] | (kinds if check is ddp_options.check else {}) | shapes
 
 
 @pytest.mark.parametrize("name", CAUGHT_BY, ids=lambda name: name.partition(":")[2])
@@ -46,17 +47,17 @@ def test_a_hook_that_keeps_another_promise_is_not(three_ranks: RankSets, hook: H
     assert ask(three_ranks, check, hook, TWO, **arguments(check, hook)) == []
 
 
-@pytest.mark.parametrize("check", [Check.DDP_OPTIONS, Check.WIRE], ids=short)
+@pytest.mark.parametrize("check", [ddp_options.check, wire.wire], ids=short)
 @pytest.mark.parametrize("hook", SOUND, ids=short)
 def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: Check) -> None:
     assert ask(three_ranks, check, hook, TWO, **ARGUMENTS[check]) == []
 
 
-@pytest.mark.parametrize("check", [Check.LARGE, Check.EMBEDDING], ids=short)
+@pytest.mark.parametrize("check", [wire.large, embedding.check], ids=short)
 def test_a_large_bucket_is_no_fault(three_ranks: RankSets, check: Check) -> None:
     assert ask(three_ranks, check, SOUND[0], TWO) == []
 
 
 @pytest.mark.parametrize("hook", SOUND[-2:], ids=short)
 def test_many_steps_are_no_fault(three_ranks: RankSets, hook: Hook) -> None:
-    assert ask(three_ranks, Check.MANY_STEPS, hook, TWO, **ARGUMENTS[Check.MANY_STEPS]) == []
+    assert ask(three_ranks, many_steps.check, hook, TWO, **ARGUMENTS[many_steps.check]) == []

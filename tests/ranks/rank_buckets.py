@@ -3,9 +3,8 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
-from fixtures.gradients.cases.injected import SHAPES
-from fixtures.gradients.checks.probe import Probe
+from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, SHAPES
+from fixtures.gradients.in_rank.probe import Probe
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.wrapping import Wrapped
 

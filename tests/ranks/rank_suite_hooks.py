@@ -1,12 +1,9 @@
 """Code inside a rank for test_suite_hooks.py."""
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.gradients.checks.probe import Probe
-from fixtures.matrix.hooks import find_hook
+from fixtures.gradients.in_rank.run import Run
 from fixtures.ranks.context import RankContext
-from fixtures.ranks.wrapping import register
 
 _SHAPE = (96, 64)
 
@@ -16,18 +13,15 @@ def not_finite(ctx: RankContext, *, hook: str, value: float) -> dict[str, list[f
 
     All steps compress.
     """
-    entry = find_hook(hook)
-    probe = Probe([_SHAPE])
-    ddp = DistributedDataParallel(probe)
-    register(ddp, entry)
+    run = Run(ctx, hook, shapes=[_SHAPE])
+    run.wrap()
     generator = torch.Generator().manual_seed(ctx.rank)
     shares = []
-    for step in range(entry.first_step + 5):
+    for step in range(run.hook.first_step + 5):
         given = torch.randn(_SHAPE, generator=generator)
-        if step == entry.first_step + 1 and ctx.rank == 1:
+        if step == run.hook.first_step + 1 and ctx.rank == 1:
             given[3, 5] = value
-        ddp.zero_grad()
-        ddp(given).backward()
-        if step > entry.first_step:
-            shares.append(float(probe.gradients()[0].isfinite().float().mean()))
+        out = run.given([given])
+        if step > run.hook.first_step:
+            shares.append(float(out.isfinite().float().mean()))
     return {"finite": shares}

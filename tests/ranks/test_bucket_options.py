@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.gradients.cases.ddp_options import DDP_OPTIONS, DdpOption
+from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, DdpOption
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.replay import violations
+from fixtures.gradients.checks import ddp_options, error_feedback, scenarios, wire
+from fixtures.gradients.replay import Check, path, violations
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import TrainRequest, to_json
 from fixtures.launch.rank_sets import RankSets
@@ -21,7 +21,7 @@ CHECK = {"option": "bucket_1kb", "shapes": [[8, 4], [300]], "kinds": ["normal"],
 
 def ask(sets: RankSets, check: Check, world: World = WORLD, /, **arguments: object) -> list[dict[str, Any]]:
     (ranks,) = sets.of(INTERCONNECTS["native"])
-    return ranks.run(world, check.path, arguments, doing=str(arguments["hook"]))
+    return ranks.run(world, path(check), arguments, doing=str(arguments["hook"]))
 
 
 # Any: JSON.
@@ -49,32 +49,33 @@ def raised(sets: RankSets, function: str, arguments: dict[str, Any]) -> str:
     ],
 )
 def test_a_hook_that_breaks_a_rule_is_reported_by_name(two_ranks: RankSets, name: str, says: str) -> None:
-    assert re.search(says, raised(two_ranks, Check.DDP_OPTIONS.path, {"hook": f"{HERE}:{name}", **CHECK}))
+    assert re.search(says, raised(two_ranks, path(ddp_options.check), {"hook": f"{HERE}:{name}", **CHECK}))
 
 
 def test_another_dtype_is_reported_for_16_bit_gradients_too(two_ranks: RankSets) -> None:
     arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "other_dtypes", "option": "default"}
-    error = raised(two_ranks, Check.SCENARIO.path, {**arguments, "kinds": ["normal"], "seed": 0})
+    error = raised(two_ranks, path(scenarios.check), {**arguments, "kinds": ["normal"], "seed": 0})
     assert "it returns torch.float32, the bucket holds torch.bfloat16" in error
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:
     sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
     with closing(sets), pytest.raises(RankFailure, match=r"raised .*hook raises, bucket 0 .* ArithmeticError"):
-        ask(sets, Check.DDP_OPTIONS, ONE, hook=f"{HERE}:raises", **CHECK)
+        ask(sets, ddp_options.check, ONE, hook=f"{HERE}:raises", **CHECK)
 
 
 def test_a_hook_that_differs_by_rank_is_reported(two_ranks: RankSets) -> None:
-    found = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:differs_by_rank", **CHECK))
-    assert re.search(r"parameter 0, element \d+ is .*, on rank 1 it is .*: ranks differ in 32 of 32 elements", found[0])
+    found = violations(ask(two_ranks, ddp_options.check, hook=f"{HERE}:differs_by_rank", **CHECK))
+    says = r"parameter 0 \(float32\), element \d+ is .*, on rank 1 it is .*: ranks differ in 32 of 32 elements"
+    assert re.search(says, found[0])
 
 
 def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> None:
-    assert violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:averages", **CHECK)) == []
+    assert violations(ask(two_ranks, ddp_options.check, hook=f"{HERE}:averages", **CHECK)) == []
 
 
 def fed_back(two_ranks: RankSets, name: str, option: str = "bucket_1kb") -> list[str]:
-    return violations(ask(two_ranks, Check.ERROR_FEEDBACK, hook=f"{HERE}:{name}", option=option))
+    return violations(ask(two_ranks, error_feedback.check, hook=f"{HERE}:{name}", option=option))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_error_feedback_that_sends_a_hundredth_in_a_step_loses_nothing(two_ranks
 
 
 def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
-    found = ask(two_ranks, Check.WIRE, hook=f"{HERE}:claims_bf16")[0]["violations"]
+    found = ask(two_ranks, wire.wire, hook=f"{HERE}:claims_bf16")[0]["violations"]
     counted, dtype = (line for line in found if line.startswith("1 MB buckets"))
     assert re.fullmatch(r"1 MB buckets: 4\.\d+ MB a step on the wire, 2.097152 MB are promised", counted)
     assert dtype == "1 MB buckets: collectives of float32, of bfloat16 are promised"
@@ -112,14 +113,14 @@ def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSe
 )
 def test_a_multiple_of_the_mean_is_named_with_its_likely_reason(two_ranks: RankSets, hook: str, reason: str) -> None:
     shapes = {**CHECK, "shapes": [[200, 100]]}
-    first, *_ = violations(ask(two_ranks, Check.DDP_OPTIONS, hook=f"{HERE}:{hook}", **shapes))
+    first, *_ = violations(ask(two_ranks, ddp_options.check, hook=f"{HERE}:{hook}", **shapes))
     assert re.fullmatch(
         rf"(rank \d, )?\w+, step \d: {re.escape(reason)}parameter 0, element \d+ \(float32\) is .*", first
     )
 
 
 def test_a_lossless_hook_keeps_its_promises(two_ranks: RankSets) -> None:
-    for check, arguments in ((Check.DDP_OPTIONS, CHECK), (Check.WIRE, {})):
+    for check, arguments in ((ddp_options.check, CHECK), (wire.wire, {})):
         assert violations(ask(two_ranks, check, hook=f"{HERE}:lossless", **arguments)) == []
 
 

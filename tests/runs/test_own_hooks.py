@@ -58,9 +58,23 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     )
     assert "record one" not in outcome.output
     assert re.search(r"^rank 0, collectives of 4.194304 MB a step, ", outcome.output, re.MULTILINE)
-    assert f"asked: wire:wire on 2cpu, hook {HERE}:claims_bf16\n" in outcome.output
     assert "def test_gradients" not in outcome.output
     (line,) = set(re.findall(r"replay: python (.*)", outcome.output))
     assert "MB a step on the wire, 2.097152 MB are promised" in run(sys.executable, *shlex.split(line)).output
     (benchmark,) = json.loads(file.read_text())["benchmarks"]
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
+
+
+def test_a_hook_that_is_wrong_everywhere_is_a_line_a_kind_of_test(tmp_path: Path) -> None:
+    outcome = pytest_perf(
+        tmp_path,
+        *("perf", "-p", "tests.runs.broken_promise", *QUICK, "-k", "gradients and own_claims_bf16"),
+        f"--hook={HERE}:claims_bf16",
+        variables={"DDP_PERF_TESTS_WRONG": "1"},
+    )
+    ((failed, likewise),) = re.findall(r" (\d+) failed, .*?(\d+) failed likewise", outcome.output)
+    assert int(likewise) > 80
+    assert len(re.findall(r"^replay: python -m fixtures", outcome.output, re.MULTILINE)) == int(failed) < 12
+    assert len(re.findall(r"^wrong: test_gradients", outcome.output, re.MULTILINE)) == int(failed)
+    assert re.search(r"^wrong: test_gradients_ways\[.*\] and \d+ like it: ", outcome.output, re.MULTILINE)
+    assert len(outcome.output.splitlines()) < 140

@@ -30,8 +30,7 @@ def test_a_file_name_occurs_once() -> None:
     """But for the parts of an extra, which the core imports by name."""
     parts = {FOLDER / extra / f"{part}.py" for extra, parts in EXTRAS.items() for part in parts}
     files = [file for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py" and file not in parts]
-    apart = [file for file in files if "gradients" not in file.parts]
-    assert [name for name, times in Counter(file.name for file in apart).items() if times > 1] == []
+    assert [name for name, times in Counter(file.name for file in files).items() if times > 1] == []
 
 
 def test_no_module_of_the_core_imports_or_names_an_extra() -> None:
@@ -61,13 +60,14 @@ IMPORT_TORCH_WHEN_CALLED = {
     "fixtures.matrix.workloads",
     "fixtures.matrix.hooks",
     "fixtures.matrix.optimizers",
-    "fixtures.gradients.cases.optimizers",
 }
+# Their functions run in ranks, their tables are imported by pytest.
+CHECKS = "fixtures.gradients.checks."
 
 
 def test_outside_ranks_torch_is_imported_by_builders_only() -> None:
     torch = {one.importer for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")}
-    assert {module for module in torch if not module.startswith(IN_A_RANK)} == IMPORT_TORCH_WHEN_CALLED
+    assert {module for module in torch if not module.startswith((*IN_A_RANK, CHECKS))} == IMPORT_TORCH_WHEN_CALLED
 
 
 def test_the_diagram_is_that_of_the_imports() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fixtures.gradients.cases.checks import Check
+from fixtures.gradients.replay import Check, name_of
 from fixtures.launch.faults import RankFailure, RankFault
 from fixtures.launch.protocol import NcclLogRequest, TrainRequest, TrainResult
 from fixtures.matrix.config import Config
@@ -64,7 +64,7 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
     def answer(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[str]]:
         wrong = arguments["hook"] == os.environ.get(WRONG)
-        return {"violations": [f"{check.name} of {arguments['hook']} is wrong"] if wrong else []}
+        return {"violations": [f"{name_of(check)} of {arguments['hook']} is wrong"] if wrong else []}
 
     return answer
 
@@ -72,4 +72,4 @@ def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
 def pytest_configure() -> None:
     """For the rest of this process."""
     fake_ranks.ANSWERS.update({TrainRequest.function: _train, NcclLogRequest.function: nccl_that_reads.log})
-    fake_ranks.ANSWERS.update({check.path: _checked(check) for check in Check})
+    fake_ranks.answer_checks(_checked)

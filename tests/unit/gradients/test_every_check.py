@@ -1,8 +1,9 @@
 """All checks of a hook: those that its promise implies."""
 
-from fixtures.gradients.cases.checks import Check
-from fixtures.gradients.cases.ddp_options import DDP_OPTIONS
-from fixtures.gradients.every_check import FEEDBACK_OPTIONS, every_check
+from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, scenarios, wire
+from fixtures.gradients.checks.ddp_options import DDP_OPTIONS
+from fixtures.gradients.every_check import every_check
+from fixtures.gradients.replay import Check
 from fixtures.matrix.worlds import World
 
 WORLD = World(backend="gloo", size=2)
@@ -16,19 +17,19 @@ def asked(hook: str, check: Check, argument: str = "option") -> list[object]:
 
 def test_a_hook_is_checked_under_every_option_that_torch_has() -> None:
     options = [name for name, option in DDP_OPTIONS.items() if not option.why_not()]
-    assert asked(MEAN, Check.DDP_OPTIONS) == options
+    assert asked(MEAN, ddp_options.check) == options
 
 
 def test_each_scenario_is_checked_once_under_each_of_its_options() -> None:
-    scenarios = list(zip(asked(MEAN, Check.SCENARIO, "scenario"), asked(MEAN, Check.SCENARIO), strict=True))
-    assert len(scenarios) == len(set(scenarios)) > 20
+    found = list(zip(asked(MEAN, scenarios.check, "scenario"), asked(MEAN, scenarios.check), strict=True))
+    assert len(found) == len(set(found)) > 20
 
 
 def test_bytes_many_steps_and_a_large_bucket_are_checked_once() -> None:
-    for check in (Check.WIRE, Check.MANY_STEPS, Check.LARGE):
+    for check in (wire.wire, many_steps.check, wire.large):
         assert asked(MEAN, check, "hook") == [MEAN]
 
 
 def test_error_feedback_is_checked_where_a_hook_has_it() -> None:
-    assert asked(LATER, Check.ERROR_FEEDBACK) == list(FEEDBACK_OPTIONS)
-    assert asked(MEAN, Check.ERROR_FEEDBACK) == []
+    assert asked(LATER, error_feedback.check) == list(error_feedback.OPTIONS)
+    assert asked(MEAN, error_feedback.check) == []

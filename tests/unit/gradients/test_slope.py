@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fixtures.gradients.checks.oracles import elementwise_bound
-from fixtures.gradients.checks.slope import off_scale
+from fixtures.gradients.in_rank.oracles import elementwise_bound
+from fixtures.gradients.in_rank.slope import off_scale
 from fixtures.matrix.hook import Hook
 
 ELEMENTS = 2**19
