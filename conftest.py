@@ -5,10 +5,19 @@ They work in any order but the first. If one must run before another, a function
 """
 
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from fixtures.extras import modules
+
+_NEEDED = ("torch", "pytest_benchmark", "hypothesis", "msgspec", "pynvml", "scipy", "tabulate")
+if _missing := [name for name in _NEEDED if find_spec(name) is None]:
+    sys.stderr.write(
+        f"ERROR: {sys.executable} has no {', '.join(_missing)}: run .venv/bin/pytest, or install the suite there: "
+        f"{sys.executable} -m pip install -e .\n"
+    )
+    raise SystemExit(int(pytest.ExitCode.USAGE_ERROR))
 
 # The installed plugin stays out of a run whose rootdir is this clone.
 if "ddp_perf.session.options" in sys.modules:
@@ -37,8 +46,8 @@ pytest_plugins = (
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.tested_hooks",
-    "fixtures.gradients.training",
-    "fixtures.gradients.graph_training",
+    "fixtures.gradients.hook_training",
+    "fixtures.gradients.captured_training",
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.report_option",

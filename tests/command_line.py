@@ -23,7 +23,7 @@ workload = Workload(
     name="mine",
     batch_size=2,
     model=lambda: nn.Linear(64, 64),
-    sample=lambda: (torch.ones(64),),
+    sample=lambda: (torch.randn(64),),
     loss=lambda model, inputs: model(inputs).square().mean(),
     optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
 )

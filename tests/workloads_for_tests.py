@@ -252,7 +252,10 @@ def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return _loss(model, inputs)
 
 
-steady = Workload(name="steady", batch_size=2, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
+steady = Workload(
+    name="steady", batch_size=2, model=_model, sample=_sample, same_sample=True, loss=_loss, optimizer=_optimizer
+)
+constant = replace(steady, name="constant", same_sample=False)
 steady_512 = replace(steady, batch_size=512)
 steady_again = replace(steady, name="steady_again")
 steady_still = replace(steady, name="steady_still")

@@ -234,7 +234,7 @@ def loss(model, inputs):
     return model(inputs).square().mean()
 
 workload = Workload(
-    name="job", batch_size=2, model=lambda: nn.Linear(64, 64), sample=lambda: (torch.ones(64),), loss=loss,
+    name="job", batch_size=2, model=lambda: nn.Linear(64, 64), sample=lambda: (torch.randn(64),), loss=loss,
     optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
 )
 """

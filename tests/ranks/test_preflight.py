@@ -46,6 +46,18 @@ def test_a_wrong_shape_shows_the_users_frames_alone_and_once(ranks: RankSet) -> 
     assert mistake.details.endswith("the batch: float32 (2, 32)")
 
 
+def test_samples_that_are_all_the_same_are_refused_with_the_line_to_write(ranks: RankSet) -> None:
+    with pytest.raises(RankFailure) as failed:
+        ranks.ask(TWO, request("constant"), doing="preflight")
+    mistake = str(unfit(workloads_for_tests.constant, failed.value.faults[0]))
+    assert mistake.startswith("sample must draw another sample each time, 8 were equal: ")
+    assert (
+        "write sample=lambda: dataset[torch.randint(len(dataset), ()).item()], or Workload(same_sample=True)" in mistake
+    )
+    assert "workloads_for_tests.py, line " in mistake
+    ranks.ask(TWO, request("steady"), doing="preflight")  # says that it means it
+
+
 def test_a_loss_that_is_not_finite_is_the_loss_functions_mistake(ranks: RankSet) -> None:
     with pytest.raises(RankFailure) as failed:
         ranks.ask(TWO, request("not_a_number"), doing="preflight")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.command_line import Outcome
 from tests.forked import command
-from tests.recordings import GEMM, Recording, ddp_steps, sqlite
+from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
 
 
 def explain(*arguments: str | Path) -> Outcome:
@@ -66,7 +66,7 @@ def test_a_process_without_steps_is_left_out_and_named(tmp_path: Path) -> None:
     other.run(GEMM, 50, 60, at=5)
     outcome = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0), other]))
     assert outcome.exit_code == 0
-    assert outcome.errors.startswith("left out: run.sqlite, process 4005 has no range named 'Batch *'")
+    assert outcome.errors.startswith("left out: run.sqlite, process 4005 has no range named 'Batch *' or ")
 
 
 def test_several_launches_in_one_file_are_not_taken_for_ranks(tmp_path: Path) -> None:
@@ -113,6 +113,35 @@ def test_a_trace_without_a_gpu_is_reported_as_one(tmp_path: Path) -> None:
     recording = Recording()
     recording.range("Batch 0", 0, 50)
     assert "on the CPU (the files contain no GPU work)" in explain(recording.chrome(tmp_path / "cpu.json")).output
+
+
+def late_in_load(rank: int) -> Recording:
+    """Steps of torch.profiler with a range of the user's own, in which rank 1 takes 20 ms longer."""
+    recording = Recording(rank=rank)
+    for step in range(3):
+        host, device = 400 * step, 1000 + 22_000 * step
+        ready = device + (20_020 if rank == 1 else 20)
+        recording.range(f"ProfilerStep#{step}", host, host + 380)
+        recording.range("load", host + 10, host + 100)
+        recording.run("Memcpy HtoD (Pinned -> Device)", device, ready, at=host + 20)
+        recording.range("inside", host + 30, host + 40)
+        recording.range("train", host + 110, host + 300)
+        recording.run(GEMM, ready, ready + 300, at=host + 120)
+        recording.run(NCCL, ready + 300, device + 20_520, at=host + 130, stream=NCCL_STREAM)
+    return recording
+
+
+def test_the_steps_of_torch_profiler_and_the_users_own_ranges_need_no_option(tmp_path: Path) -> None:
+    outcome = explain(late_in_load(0).chrome(tmp_path / "rank0.json", world_size=1))
+    assert outcome.exit_code == 0, outcome.errors
+    assert "phases on the device, ms: load 0.02, train 20.50" in outcome.output
+
+
+def test_a_late_rank_is_named_with_the_phase_in_which_it_is_late(tmp_path: Path) -> None:
+    outcome = explain(*(late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=3) for rank in range(3)))
+    assert outcome.exit_code == 0, outcome.errors
+    assert "phases of rank 1 on the device, ms: load 20.02, train 0.50" in outcome.output
+    assert "rank 1 is late by 20.0 ms, in load" in outcome.output
 
 
 def test_names_of_ranges_are_options(tmp_path: Path) -> None:

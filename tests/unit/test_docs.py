@@ -13,7 +13,7 @@ from fixtures.extras import EXTRAS, Part
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, find_workload
-from fixtures.session.options import OPTIONS, pytest_addoption
+from fixtures.session.options import OPTIONS, add_options
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -25,7 +25,7 @@ def name_of(document: Path) -> str:
 
 
 def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/workload.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/workload.md").read_text(), re.DOTALL)
     (tmp_path / "my_project").mkdir()
     (tmp_path / "my_project/training.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
@@ -51,7 +51,7 @@ def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
 
 
 class Options:
-    """What ``pytest_addoption`` adds to its group: option -> the arguments."""
+    """What ``add_options`` adds to its group: option -> the arguments."""
 
     def __init__(self) -> None:
         self.added: dict[str, dict[str, Any]] = {}
@@ -68,7 +68,7 @@ class Options:
 
 def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
     options = Options()
-    pytest_addoption(options)  # type: ignore[arg-type]  # it needs these three methods only
+    add_options(options)  # type: ignore[arg-type]  # it needs these three methods only
     documented = in_tables((REFERENCE / "options.md").read_text().partition("## Extras")[0])
     of_extras = options_of_extras()
     core = {option.flag for option in OPTIONS}
@@ -137,6 +137,7 @@ DESTINATIONS = {"--junitxml": "xmlpath", "--collect-only": "collectonly", "--hyp
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_option_of_a_pytest_command_in_a_document_exists(document: Path, pytestconfig: pytest.Config) -> None:
     commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", document.read_text())
+    commands = [re.sub(r'"[^"]*"', "", command) for command in commands]  # a script's launch line has its own
     for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))

@@ -1,6 +1,7 @@
 """What ``python -m fixtures bisect`` prints of a search, and its exit codes; the pairs of launches are made up."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -51,6 +52,20 @@ def test_the_commit_is_named_with_its_author_and_what_it_costs(capsys: pytest.Ca
     output = capsys.readouterr().out
     assert "slow since 0000000005 change 5 (" in output
     assert "  A. Author, 2026-11-01\n  10.00 % slower than 0000000004 change 4 (95 % interval " in output
+
+
+def test_each_measurement_says_in_which_comparison_it_is_and_how_long_is_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert searched(planted(5)) == 0
+    said = capsys.readouterr().err.splitlines()
+    first, *later = [line for line in said if ": measuring " in line]
+    assert first == (
+        "comparison 1 of at most 8: measuring 0000000008 against 0000000000; how long it takes is known after the "
+        "first pairs"
+    )
+    assert later
+    assert all(re.search(r"^comparison \d of at most 8: .*; about \d+ min left$", line) for line in later)
 
 
 def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(

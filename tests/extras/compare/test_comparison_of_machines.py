@@ -11,7 +11,9 @@ from fixtures.__main__ import main
 from fixtures.extras.compare.comparison_lines import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
+from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
+from tests.builders import TRAINED
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
@@ -204,8 +206,8 @@ def test_a_lossy_config_is_named_only_where_it_is_faster(tmp_path: Path) -> None
     result = compared(*two(tmp_path, a, b))
     assert [(row.machine, row.speed.config) for row in only(result).rows] == [("a", "ddp"), ("a", "bf16"), ("b", "ddp")]
     lines = " ".join(comparison_lines(result))
-    assert "bf16 (lossy): gradient error 0.002" in lines
-    assert "8gpu mine, lossy allowed (bf16, gradient error 0.002): a is 1.11" in lines
+    assert "bf16 (lossy): gradient error 2e-03" in lines
+    assert "8gpu mine, lossy allowed (bf16, gradient error 2e-03): a is 1.11" in lines
     assert [(pair.lossy, pair.decided) for pair in only(result).pairs] == [(False, False), (True, True)]
 
 
@@ -245,7 +247,7 @@ def test_machines_of_different_sizes_are_compared_with_all_their_devices(tmp_pat
 
 
 def fingerprint(**keys: Any) -> dict[str, Any]:
-    return {"workload_fingerprint": {"parameters_sha256": "one", "sample": ["float32[3]"], "batch_size": 32, **keys}}
+    return {"workload_fingerprint": {**json_of(TRAINED), **keys}}
 
 
 def test_another_batch_of_the_same_model_is_reported_and_compared_in_samples(tmp_path: Path) -> None:

@@ -204,3 +204,9 @@ def test_a_profile_alone_says_what_communication_costs() -> None:
     cost = concluded(record | {"benchmarks": keep, "best": []}).communication
     assert cost is not None
     assert cost.text.endswith(" ms a step exposed when profiled with static_graph")
+
+
+def test_a_large_gradient_error_comes_with_what_to_check() -> None:
+    record = h200()
+    info_of(record, "test_buckets[vit_l_32-4gpu-bf16-bucket_400mb]")["gradient_error"] = 0.77
+    assert "gradient error 8e-01, so check that the model still trains" in said(record)["best lossy"]

@@ -203,7 +203,7 @@ REAL = Recording(
 
 def test_a_real_backward_includes_the_launches_of_autograds_thread(tmp_path: Path) -> None:
     (timeline,) = read(REAL.chrome(tmp_path / "real.json"))
-    (step,) = break_down(timeline, Marks(step="ProfilerStep#*", phases=("## backward ##",))).steps
+    (step,) = break_down(timeline, Marks(steps=("ProfilerStep#*",), phases=("## backward ##",))).steps
     assert step.phase_ns == {"## backward ##": 45 * US}
 
 

@@ -89,7 +89,8 @@ def test_the_error_for_a_trace_without_steps_lists_its_ranges(tmp_path: Path) ->
     recording.run("gemm", 5, 8, at=1)
     message = error(recording.chrome(tmp_path / "trace.json"))
     assert message == (
-        "trace.json has no range named 'Batch *', there are 'iteration *': name the ranges of a step with --step NAME"
+        "trace.json has no range named 'Batch *' or 'ProfilerStep#*', there are 'iteration *': name the ranges of a "
+        "step with --step NAME"
     )
 
 

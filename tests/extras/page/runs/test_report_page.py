@@ -94,6 +94,11 @@ def test_every_chart_is_drawn_and_nothing_complains(night: Opened) -> None:
     assert night.console == []
 
 
+def test_no_toolbar_lies_over_the_legends(night: Opened) -> None:
+    night.page.locator("figure[data-chart=bucket-sizes] .chart").hover()
+    assert night.page.locator(".modebar").count() == 0
+
+
 def test_it_asks_no_network_for_anything(night: Opened) -> None:
     assert [url for url in night.asked if not url.startswith(("data:", "blob:"))] == [night.page.url]
 
