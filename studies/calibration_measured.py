@@ -20,11 +20,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from scipy import stats
 
 from fixtures.records.canary_times import recorded_canaries
-from fixtures.records.differences import environment_of, software_differences
+from fixtures.records.differences import software_differences
 from fixtures.records.files import checked_run
+from fixtures.records.schema import EnvironmentRecord
 from fixtures.session.canaries import CanaryTimes, canary_changes
 from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, share_of_tests_percent
 from fixtures.stats.verdict import judge
@@ -214,8 +216,14 @@ def shift_of(pair: Pair) -> Shift | None:
     return common_shift(
         list(cells.values()),
         canary_changes(today and _looks(today), [record], min_slowdown_percent=1),
-        software=software_differences(*(environment_of(run["environment"]) for run in (pair.before, pair.now))),
+        software=software_differences(
+            *(msgspec.convert(run["environment"], EnvironmentRecord) for run in (pair.before, pair.now))
+        ),
     )
+
+
+def _environment(run: Mapping[str, Any]) -> EnvironmentRecord:
+    return msgspec.convert(run["environment"], EnvironmentRecord)
 
 
 def _looks(recorded: Mapping[str, Any]) -> CanaryTimes:

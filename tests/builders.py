@@ -2,15 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
 
 from fixtures.launch.processes import OnThisMachine
+from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world, worlds_of
+from fixtures.records.differences import Snapshot
 from fixtures.records.measurement import Launch, Measurement
+from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.report.rows import Report
 from fixtures.report.table import report_lines
 from fixtures.session.run_record import record_so_far
@@ -18,6 +24,33 @@ from fixtures.session.run_state import Judged, Run
 from fixtures.session.settings import Settings
 from fixtures.stats.verdict import judge
 
+
+# Any: JSON.
+def environment_of(environment: Mapping[str, Any]) -> EnvironmentRecord:
+    return msgspec.convert(environment, EnvironmentRecord)
+
+
+def snapshot(info: Mapping[str, Any], environment: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(info=msgspec.convert(info, TestRecord), environment=environment_of(environment))
+
+
+TRAINED = WorkloadFingerprint(
+    parameters=4,
+    parameter_elements=2_709_706,
+    parameter_dtypes=["float32"],
+    parameters_sha256="a",
+    buffers=1,
+    buffer_elements=8,
+    buffers_sha256="b",
+    sample=["float32[3]"],
+    batch_size=32,
+    optimizer="SGD",
+    optimizer_options={"lr": "0.001"},
+    find_unused_parameters=False,
+    activation_dtypes=["float32"],
+    float32_matmul_precision="highest",
+    cudnn_allow_tf32=None,
+)
 SETTINGS = Settings(
     gpus=Gpus(),
     starter=OnThisMachine(),

@@ -231,7 +231,7 @@ class FakeRankSet(RankSet):
     def alive(self) -> bool:
         return self._up
 
-    def start(self) -> None:
+    def start(self, code: frozenset[str] = frozenset()) -> None:
         self._up = True
 
     def await_ready(self) -> None:

@@ -4,17 +4,17 @@
 """
 
 import ast
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import msgspec
-
-from fixtures.records.schema import FullRecord, Part, null_if_unknown
+from fixtures.matrix.recorded import UNRECORDED, is_promised
+from fixtures.records.schema import FullRecord
 
 DOCUMENT = Path(__file__).parent.parent / "docs/reference/record.md"
 _BEGIN, _END = "<!-- keys: written by python -m tests.record_reference -->", "<!-- end of keys -->"
@@ -50,11 +50,11 @@ class Key:
         return next((unit for ending, unit in _UNITS.items() if self.name.endswith(ending)), "")
 
 
-def keys_of(part: type[Part]) -> list[Key]:
+def keys_of(part: type) -> list[Key]:
     """The keys that this class defines itself, in the order of the source."""
     (definition,) = ast.parse(inspect.getsource(part)).body
     assert isinstance(definition, ast.ClassDef)
-    fields = {field.name: field for field in msgspec.structs.fields(part)}
+    fields = {one.name: one for one in dataclasses.fields(part) if one.metadata != UNRECORDED}
     found = []
     for field, text in zip(definition.body, definition.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
@@ -69,7 +69,7 @@ def keys_of(part: type[Part]) -> list[Key]:
             Key(
                 name=name,
                 kind=fields[name].type,
-                always=fields[name].required or fields[name].default_factory is null_if_unknown,
+                always=is_promised(fields[name]),
                 meaning=meaning,
                 since=int(since or "1"),
             )
@@ -77,12 +77,12 @@ def keys_of(part: type[Part]) -> list[Key]:
     return found
 
 
-def parts() -> list[type[Part]]:
+def parts() -> list[type]:
     """Every object of a record, each before those in it, the whole file first."""
-    found: list[type[Part]] = []
+    found: list[type] = []
 
-    def add(part: type[Part]) -> None:
-        if part in found or part is Part:
+    def add(part: type) -> None:
+        if part in found or part is object:
             return
         found.append(part)
         for base in part.__bases__:
@@ -95,8 +95,8 @@ def parts() -> list[type[Part]]:
     return found
 
 
-def _parts_in(kind: Any) -> Iterator[type[Part]]:
-    if isinstance(kind, type) and issubclass(kind, Part):
+def _parts_in(kind: Any) -> Iterator[type]:
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         yield kind
     for argument in get_args(kind):
         yield from _parts_in(argument)
@@ -104,21 +104,23 @@ def _parts_in(kind: Any) -> Iterator[type[Part]]:
 
 def in_words(kind: Any) -> str:
     """``list of numbers``, with a link for an object of this document."""
-    if isinstance(kind, type) and issubclass(kind, Part):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return f"[{_title(kind)}](#{_title(kind).replace(' ', '-')})"
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
         inner = [one for one in get_args(kind) if one is not type(None)]
         return " or ".join(in_words(one) for one in inner)
-    if get_origin(kind) is list:
+    if get_origin(kind) is Literal:
+        return "text"
+    if get_origin(kind) in (list, tuple):
         return f"list of {in_words(get_args(kind)[0])}"
     if get_args(kind):
         return f"by name: {in_words(get_args(kind)[1])}"
     return _WORDS[kind]
 
 
-def _title(part: type[Part]) -> str:
+def _title(part: type) -> str:
     return re.sub(r"(?<!^)([A-Z])", r" \1", part.__name__.removesuffix("Record")).lower()
 
 

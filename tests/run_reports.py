@@ -16,6 +16,9 @@ HOSTILE = (
 )
 
 
+SENT = {"transfer_ms": 4, "exposed_ms": 2}
+
+
 def h200() -> Record:
     """A whole night, the last of four."""
     return read(BASELINES / "0004_vit.json")
@@ -43,12 +46,17 @@ def profiled(record: Record) -> Record:
         }
         info["communication_ms"] = exposed_ms + 5
         info["ledger"] = {
-            "one_to_one": True,
-            "apart": None,
             "buckets": [{"bytes": 600, "parameters": ["a"], "largest_parameter": "a", "largest_parameter_bytes": 600}]
             * 2,
             "collectives": [
-                {"what": "all_reduce", "ready_ms": at, "start_ms": at + 1, "duration_ms": 9, "transfer_ms": 4}
+                {
+                    "what": "all_reduce",
+                    "ready_ms": at,
+                    "start_ms": at + 1,
+                    "duration_ms": 9,
+                    "transfer_ms": 4,
+                    "exposed_ms": 2,
+                }
                 for at in (10, 25)
             ],
         }

@@ -11,7 +11,9 @@ from fixtures.__main__ import main
 from fixtures.extras.compare.comparison_lines import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
+from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
+from tests.builders import TRAINED
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
@@ -245,7 +247,7 @@ def test_machines_of_different_sizes_are_compared_with_all_their_devices(tmp_pat
 
 
 def fingerprint(**keys: Any) -> dict[str, Any]:
-    return {"workload_fingerprint": {"parameters_sha256": "one", "sample": ["float32[3]"], "batch_size": 32, **keys}}
+    return {"workload_fingerprint": {**json_of(TRAINED), **keys}}
 
 
 def test_another_batch_of_the_same_model_is_reported_and_compared_in_samples(tmp_path: Path) -> None:

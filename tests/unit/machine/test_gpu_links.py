@@ -9,8 +9,7 @@ import pytest
 from fixtures.machine.gpu_links import Device, Machine, bits, crossed, header_lines, read_machine
 from fixtures.machine.nvml import UnusableGpus, means_no_gpu, nvml, query
 from fixtures.machine.topology import gpus
-from fixtures.records.parts import to_record
-from fixtures.records.schema import json_of
+from fixtures.matrix.recorded import json_of
 
 # `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,
 # with 12 of 18 NVLinks active, and one by itself. Made up is what the post does not show: its NVLinks, and peer access.
@@ -71,7 +70,7 @@ def test_one_gpu_without_readings_is_one_line() -> None:
 
 
 def test_the_record_has_the_matrix_of_nvidia_smi() -> None:
-    record = json_of(to_record(H100_NVL))
+    record = json_of(H100_NVL.topology)
     assert record["matrix"] == [["X", "NV12", "SYS"], ["NV12", "X", "SYS"], ["SYS", "SYS", "X"]]
     assert record["p2p"] == {"0-1": "ok", "0-2": "chipset not supported", "1-2": None}
     assert (record["links"], record["peer_access"]) == ("1 x NV12, 2 x SYS", "1 x ok, 1 x chipset not supported")

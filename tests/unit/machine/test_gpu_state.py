@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.machine.gpu_health import gpu_warnings
 from fixtures.machine.gpu_state import (
+    LaunchReadings,
     LaunchState,
     OtherProcess,
     Reading,
@@ -17,8 +18,7 @@ from fixtures.machine.gpu_state import (
     reason_names,
 )
 from fixtures.machine.topology import gpus
-from fixtures.records.parts import to_record
-from fixtures.records.schema import json_of
+from fixtures.matrix.recorded import json_of
 
 FINE = Reading(
     sm_mhz=1980,
@@ -129,7 +129,7 @@ def test_mean_power_is_the_energy_between_the_readings() -> None:
 
 def test_a_launch_is_recorded_in_json() -> None:
     state = around(replace(FINE, sm_mhz=1410, energy_j=1400.0, others=(OtherProcess(pid=1),)))
-    told = json.loads(json.dumps(json_of(to_record(state))))
+    told = json.loads(json.dumps(json_of(LaunchReadings.of(state))))
     assert (told["before"]["sm_mhz"], told["after"]["sm_mhz"], told["mean_power_w"]) == (1980, 1410, 100)
     assert told["held_percent"] == {"power cap": 0, "thermal slowdown": 0}
     assert told["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
@@ -137,7 +137,7 @@ def test_a_launch_is_recorded_in_json() -> None:
 
 def test_of_several_gpus_what_is_the_same_is_recorded_once() -> None:
     hot = replace(FINE, temperature_c=71, reasons=("power cap", "thermal slowdown"))
-    told = json_of(to_record(LaunchState(before=(FINE, FINE), after=(FINE, hot), lasted_s=10.0)))
+    told = json_of(LaunchReadings.of(LaunchState(before=(FINE, FINE), after=(FINE, hot), lasted_s=10.0)))
     assert told["before"]["temperature_c"] == FINE.temperature_c
     assert told["after"]["temperature_c"] == [FINE.temperature_c, 71]
     assert told["after"]["reasons"] == ["", "power cap, thermal slowdown"]

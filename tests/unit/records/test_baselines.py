@@ -4,6 +4,7 @@ import errno
 import json
 import multiprocessing
 import os
+from dataclasses import replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.matrix.recorded import json_of
 from fixtures.records.baselines import BadBaseline, BaselineStorage, History, read_history
 from fixtures.records.schema import SCHEMA
+from tests.builders import TRAINED
 
 COMMITTED = Path(__file__).parents[3] / "baselines"
 HERE, ELSEWHERE = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"
@@ -88,7 +91,7 @@ def test_a_test_of_one_record_only_has_a_shorter_history(tmp_path: Path) -> None
 
 def with_batch(size: int, time: float) -> dict[str, Any]:
     one = benchmark(DDP, time)
-    one["extra_info"]["workload_fingerprint"] = {"batch_size": size}
+    one["extra_info"]["workload_fingerprint"] = json_of(replace(TRAINED, batch_size=size))
     return one
 
 

@@ -7,6 +7,7 @@ import pytest
 from fixtures.records.baselines import Recorded
 from fixtures.records.differences import Snapshot, cause
 from fixtures.session.causes import cause_since
+from tests.builders import snapshot
 
 # What every record of a test has.
 BARE: dict[str, Any] = {"workload": "vit_l_32", "launch_medians_s": [0.1]}
@@ -42,8 +43,8 @@ SOFTWARE = {
 def why(info: dict[str, Any] | None = None, **software: Any) -> str:
     """The cause when a step takes 12 ms longer and this differs."""
     now = {**INFO, "steps_per_s": 1 / 0.112, **(info or {})}
-    before = Snapshot.of(INFO, SOFTWARE)
-    return cause(before, Snapshot.of(now, {**SOFTWARE, **software}))
+    before = snapshot(INFO, SOFTWARE)
+    return cause(before, snapshot(now, {**SOFTWARE, **software}))
 
 
 def test_the_part_and_the_phase_that_grew_are_named() -> None:
@@ -111,8 +112,8 @@ def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
 
 
 def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
-    old = Snapshot.of({**BARE, "steps_per_s": 10.0}, {})
-    now = Snapshot.of({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "spoilers": [NEIGHBOUR]}}, {})
+    old = snapshot({**BARE, "steps_per_s": 10.0}, {})
+    now = snapshot({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "spoilers": [NEIGHBOUR]}}, {})
     assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['says']}"
 
 
@@ -151,7 +152,7 @@ def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(inf
 
 
 def test_a_record_that_was_not_profiled_reports_what_it_has() -> None:
-    bare = Snapshot.of({**BARE, "steps_per_s": 10.0}, {})
+    bare = snapshot({**BARE, "steps_per_s": 10.0}, {})
     assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
 
 
@@ -161,12 +162,12 @@ def test_a_record_that_was_not_profiled_reports_what_it_has() -> None:
 def recorded(**profiled: float) -> tuple[Recorded, Snapshot]:
     """Records of 100 ms a step of which the newest was not profiled, and, by file, older ones that were, with their
     steps/s."""
-    last = Snapshot.of({**BARE, "steps_per_s": 10.0}, SOFTWARE)
-    older = {f"{name}.json": Snapshot.of({**INFO, "steps_per_s": speed}, SOFTWARE) for name, speed in profiled.items()}
+    last = snapshot({**BARE, "steps_per_s": 10.0}, SOFTWARE)
+    older = {f"{name}.json": snapshot({**INFO, "steps_per_s": speed}, SOFTWARE) for name, speed in profiled.items()}
     return Recorded(workload="vit_l_32", last=last, profiled=older), last
 
 
-NOW = Snapshot.of({**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["breakdown_ms"], "idle": 16.0}}, SOFTWARE)
+NOW = snapshot({**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["breakdown_ms"], "idle": 16.0}}, SOFTWARE)
 
 
 def test_an_older_record_that_was_profiled_says_which_part_grew() -> None:
@@ -183,5 +184,5 @@ def test_that_no_record_was_profiled_is_reported_with_the_option() -> None:
 
 
 def test_without_a_profile_now_the_newest_record_is_enough() -> None:
-    now = Snapshot.of({**BARE, "steps_per_s": 1 / 0.112}, SOFTWARE)
+    now = snapshot({**BARE, "steps_per_s": 1 / 0.112}, SOFTWARE)
     assert cause_since(*recorded(older=10.0), now) == "+12 ms a step; nothing else that is recorded differs"

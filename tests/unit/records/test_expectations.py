@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.launch.protocol import WorkloadFingerprint
+from fixtures.machine.gpu_links import Topology
 from fixtures.records.expectations import Expectation, Population, expectations, read_population
 from fixtures.records.quantities import Quantity, quantities
-from fixtures.records.schema import (
-    CanariesRecord,
-    EnvironmentRecord,
-    TestRecord,
-    TimesRecord,
-    TopologyRecord,
-    WorkloadFingerprintRecord,
-)
+from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
+from tests.builders import TRAINED
 
 COMMITTED = Path(__file__).parents[3] / "baselines"
 H200 = read_population(COMMITTED, "NVIDIA H200")
@@ -36,7 +32,7 @@ def by_name(now: list[Quantity], population: Population) -> dict[str, Expectatio
 def timed(world: str, links: str | None = "NV18", interconnect: str = "native", **canaries: float) -> list[Quantity]:
     """A run of these canaries alone, in s."""
     times = {name: TimesRecord(before_s=[time_s] * 3, after_s=[time_s]) for name, time_s in canaries.items()}
-    environment = EnvironmentRecord(topology=TopologyRecord(links=links))
+    environment = EnvironmentRecord(topology=Topology(links=links))
     return quantities(environment, {interconnect: CanariesRecord(world=world, canaries=times)}, ())
 
 
@@ -166,8 +162,8 @@ def test_the_step_of_one_gpu_is_compared_with_that_of_every_instance() -> None:
     assert one.is_low
 
 
-def _of_batch(size: int) -> WorkloadFingerprintRecord:
-    return WorkloadFingerprintRecord(batch_size=size)
+def _of_batch(size: int) -> WorkloadFingerprint:
+    return replace(TRAINED, batch_size=size)
 
 
 @pytest.mark.parametrize(("batch", "compared"), [(32, 1), (64, 0)])

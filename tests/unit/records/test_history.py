@@ -1,11 +1,14 @@
 """Nights read from records: in the order of their dates, each once, instances apart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked_run
 from fixtures.records.history import around_records, read_nights
+from tests.builders import TRAINED
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write, write_forty_nights
 
 
@@ -34,7 +37,11 @@ def test_a_night_that_is_there_twice_counts_once(tmp_path: Path) -> None:
 
 def test_nights_of_another_workload_under_one_name_are_left_out(tmp_path: Path) -> None:
     for number, batch in enumerate((4, 4, 8), start=1):
-        write(tmp_path, number, night(number, benchmark(DDP, 0.1, workload_fingerprint={"batch_size": batch})))
+        write(
+            tmp_path,
+            number,
+            night(number, benchmark(DDP, 0.1, workload_fingerprint=json_of(replace(TRAINED, batch_size=batch)))),
+        )
     tests, left_out = read_nights([tmp_path])
     assert len(tests[HERE][DDP]) == 1
     (line,) = left_out

@@ -1,5 +1,6 @@
 """What holds a machine back, by its own reports."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -84,7 +85,7 @@ def over(*transports: str, interconnect: str = "native") -> list[TestRecord]:
 
 def test_a_network_between_machines_is_no_detour() -> None:
     (test,) = over("NET/Socket")
-    assert said(environment(), [msgspec.structs.replace(test, world="16gpu_2node")]) == []
+    assert said(environment(), [replace(test, world="16gpu_2node")]) == []
 
 
 def test_nccl_may_leave_peer_to_peer_out_though_the_gpus_can() -> None:

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from fixtures.records.baselines import read_history
-from fixtures.records.differences import Snapshot, cause
+from fixtures.records.differences import cause
 from fixtures.records.machine_identity import Identity, identity_of, other_machine
 from fixtures.records.schema import EnvironmentRecord, TestRecord
+from tests.builders import snapshot
 
 COMMITTED = Path(__file__).parents[3] / "baselines"
 AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 700.0}
@@ -130,8 +131,8 @@ def test_one_record_that_fits_does_not_hide_another_that_does_not() -> None:
 
 
 def test_what_differs_is_a_cause_of_a_slowdown() -> None:
-    before = Snapshot.of(info(), ENVIRONMENT)
-    now = Snapshot.of(info({**AT_WORK, "power_limit_w": 500.0}), {**ENVIRONMENT, "cores": 32.0})
+    before = snapshot(info(), ENVIRONMENT)
+    now = snapshot(info({**AT_WORK, "power_limit_w": 500.0}), {**ENVIRONMENT, "cores": 32.0})
     assert cause(before, now) == "+0 ms a step; power limit 700 W -> 500 W; cores per rank 24 -> 4"
 
 

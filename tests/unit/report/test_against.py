@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.machine.nccl_log import Fingerprint
+from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.against import against_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.run_state import Judged, Run
@@ -32,7 +33,7 @@ def printed(given: dict[str, str], without: Variables | None, with_: Variables |
         verdict=verdict,
         pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),
     )
-    run.environment, run.other_environment = ({"variables": dict(side)} for side in ({}, given))
+    run.environment, run.other_environment = (EnvironmentRecord(variables=dict(side)) for side in ({}, given))
     return against_lines(run)
 
 

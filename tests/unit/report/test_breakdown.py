@@ -50,7 +50,7 @@ def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown(
     row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
-    record = explanation.to_record()
+    record = explanation.profile()
     assert (record.profiled_step_ms, record.measured_step_ms) == (110, 90)
 
 

@@ -15,6 +15,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
+from fixtures.records.schema import EnvironmentRecord
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import TransferLaunch, Transfers
 from fixtures.report import table as table_module
@@ -86,8 +87,9 @@ def everything() -> Run:
     """A run on eight GPUs in which every config was profiled, compared with another build, and slower; and the sizes of
     all-reduces."""
     run = Run(settings=replace(SETTINGS, against_build=OTHER))
-    run.environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.12.0+cu130"}
-    run.other_environment = {"modules": {"my_job": "/src/my_job.py"}, "torch": "2.11.0+cu130"}
+    modules = {"my_job": "/src/my_job.py"}
+    run.environment = EnvironmentRecord(modules=modules, torch="2.12.0+cu130")
+    run.other_environment = EnvironmentRecord(modules=modules, torch="2.11.0+cu130")
     explanation = Explanation(breakdown=POWERSGD, measured_step_ms=97.82)
     for config in CONFIGS:
         m = busy(config)

@@ -7,9 +7,9 @@ import pytest
 
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import read_history
-from fixtures.records.schema import json_of
 from fixtures.report.advice_lines import advice_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fixtures.matrix.canary_names import HOST
-from fixtures.records.differences import environment_of, software_differences
+from fixtures.records.differences import software_differences
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.stats.common_shift import (
     SHIFT_SHARE,
@@ -21,6 +21,7 @@ from fixtures.stats.common_shift import (
 )
 from fixtures.stats.verdict import Verdict, judge
 from fixtures.stats.whole_run import MACHINE_SHARE
+from tests.builders import environment_of
 
 
 def run(slower_percent: list[float], records: int = 1) -> list[ComparedTest]:

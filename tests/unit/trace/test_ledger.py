@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.records.parts import to_record
-from fixtures.records.schema import json_of
+from fixtures.matrix.recorded import json_of
 from fixtures.report.ledger_lines import ledger_lines
 from fixtures.trace.breakdown import Collective, break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
@@ -56,18 +55,18 @@ def found(tmp_path: Path) -> Ledger:
 
 def test_a_bucket_is_ready_when_the_work_launched_just_before_its_all_reduce_ends(found: Ledger) -> None:
     # Launched last before the first all-reduce: its copy. Before the second: its own copy, not the decompression.
-    assert [entry.ready_ms for entry in found.sent] == [pytest.approx(0.210), pytest.approx(0.420)]
+    assert [entry.ready_ms for entry in found.collectives] == [pytest.approx(0.210), pytest.approx(0.420)]
 
 
 def test_start_and_duration_are_device_times_counted_from_the_start_of_backward(found: Ledger) -> None:
-    assert [entry.start_ms for entry in found.sent] == [pytest.approx(0.215), pytest.approx(0.425)]
-    assert [entry.duration_ms for entry in found.sent] == [pytest.approx(0.135), pytest.approx(0.200)]
+    assert [entry.start_ms for entry in found.collectives] == [pytest.approx(0.215), pytest.approx(0.425)]
+    assert [entry.duration_ms for entry in found.collectives] == [pytest.approx(0.135), pytest.approx(0.200)]
 
 
 def test_exposed_time_is_not_covered_by_kernels_and_adds_up_to_the_breakdown(found: Ledger, tmp_path: Path) -> None:
-    assert [entry.exposed_ms for entry in found.sent] == [pytest.approx(0), pytest.approx(0.200)]
+    assert [entry.exposed_ms for entry in found.collectives] == [pytest.approx(0), pytest.approx(0.200)]
     whole = breakdown(buckets_in_backward(), tmp_path / "again.json").parts_ms["exposed_communication"]
-    assert sum(entry.exposed_ms for entry in found.sent) == pytest.approx(whole)
+    assert sum(entry.exposed_ms for entry in found.collectives) == pytest.approx(whole)
 
 
 # Two of the 38 collectives of ddp_default, on two ranks; the first rank joins the second collective late.
@@ -114,8 +113,11 @@ def of_ddp_default(*buckets: Bucket) -> Ledger:
 
 
 def test_the_shortest_duration_over_the_ranks_is_the_transfer() -> None:
-    assert [entry.transfer_ms for entry in of_ddp_default().sent] == [0.055, 0.222]
-    assert [entry.duration_ms for entry in of_ddp_default().sent] == [pytest.approx(0.1215), pytest.approx(0.274)]
+    assert [entry.transfer_ms for entry in of_ddp_default().collectives] == [0.055, 0.222]
+    assert [entry.duration_ms for entry in of_ddp_default().collectives] == [
+        pytest.approx(0.1215),
+        pytest.approx(0.274),
+    ]
 
 
 def test_a_collective_with_the_elements_of_its_bucket_matches_it() -> None:
@@ -132,7 +134,7 @@ def test_a_collective_with_other_elements_than_its_bucket_does_not_match() -> No
     assert found.apart == "collective 1 carries 1025000 elements, bucket 1 has 8395776"
     assert "largest parameter" not in "\n".join(ledger_lines(found, verbose=True))
     assert ledger_lines(found)[-1] == f"collectives do not match the buckets: {found.apart}"
-    assert not to_record(found).one_to_one
+    assert not found.one_to_one
 
 
 def test_three_collectives_of_powersgd_do_not_match_one_bucket() -> None:
@@ -142,7 +144,7 @@ def test_three_collectives_of_powersgd_do_not_match_one_bucket() -> None:
 
 
 def test_a_ledger_without_buckets_says_why() -> None:
-    assert to_record(of_ddp_default()).buckets == []
+    assert of_ddp_default().buckets == ()
     assert "it reports their parameters only after it has rebuilt them" in str(of_ddp_default().apart)
 
 
@@ -164,8 +166,8 @@ def test_a_bucket_whose_largest_parameter_is_over_the_cap_is_reported() -> None:
 
 
 def test_the_record_names_the_parameters_of_every_bucket() -> None:
-    _, second = json_of(to_record(of_ddp_default(HEAD, LAYER)))["buckets"]
-    assert second["parameters"] == [parameter.name for parameter in LAYER.parameters]
+    _, second = json_of(of_ddp_default(HEAD, LAYER))["buckets"]
+    assert second["parameters"] == list(LAYER.parameters)
     assert second["largest_parameter_bytes"] == 16_789_504
 
 
@@ -186,6 +188,6 @@ def test_a_trace_of_nccl_has_elements_and_dtype_of_each_collective(tmp_path: Pat
     (timeline,) = read(file)
     found = ledger(over_ranks([break_down(timeline)]))
     assert found is not None
-    assert [(entry.what, entry.elements, entry.dtype) for entry in found.sent] == [
+    assert [(entry.what, entry.elements, entry.dtype) for entry in found.collectives] == [
         ("all_reduce", 375784, "bfloat16")
     ] * 2

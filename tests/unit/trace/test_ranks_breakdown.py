@@ -1,12 +1,13 @@
 """Breakdown over several ranks: means, waiting and late ranks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fixtures.records.parts import to_record
-from fixtures.records.schema import json_of
+from fixtures.matrix.recorded import json_of
 from fixtures.trace.breakdown import RankBreakdown, break_down
+from fixtures.trace.profile import profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 from fixtures.trace.timeline import BadTrace
@@ -119,7 +120,8 @@ def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
 def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdown) -> None:
     file = sqlite(tmp_path / "all.sqlite", [ddp_steps(1, late_us=150), ddp_steps(0)], text_ids=True)
     together = over_ranks([break_down(timeline) for timeline in read(file)])
-    assert {**json_of(to_record(together)), "late_ranks": {}} == {**json_of(to_record(late)), "late_ranks": {}}
+    ours, theirs = (replace(profile_of(one, None), late_ranks=None) for one in (together, late))
+    assert ours == theirs
     assert together.waiting() == late.waiting()
 
 
@@ -130,7 +132,7 @@ def test_overlap_is_the_share_of_communication_that_compute_covers(late: Breakdo
 
 
 def test_a_record_has_the_documented_keys(late: Breakdown) -> None:
-    info = json_of(to_record(late))
+    info = json_of(profile_of(late, None))
     assert list(info["breakdown_ms"]) == ["compute", "exposed_communication", "exposed_copy", "idle"]
     assert (info["all_reduces"], info["dtod_copies"]) == (2, 1)
 
