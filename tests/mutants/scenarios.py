@@ -21,7 +21,7 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.futures import Future
 
 from fixtures.gradients.checks.buffers import BufferScenario
-from fixtures.gradients.checks.optimizers import Begun, Update, Wrap
+from fixtures.gradients.checks.updates import Begun, Update, Wrap
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
 from tests.mutants.hooks import done

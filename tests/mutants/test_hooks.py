@@ -7,8 +7,8 @@ import pytest
 
 from fixtures.gradients.checks import ddp_options, powersgd, wire
 from fixtures.gradients.checks.ddp_options import SHAPES, kinds_for
+from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
 from fixtures.gradients.replay import Check, name_of, path
-from fixtures.gradients.training import EVERY, SEEDS, STEPS, effect
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets

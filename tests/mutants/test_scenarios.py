@@ -5,10 +5,10 @@ from importlib.metadata import version
 
 import pytest
 
-from fixtures.gradients.checks import buffers, local_sgd, optimizers
+from fixtures.gradients.checks import buffers, local_sgd, updates
 from fixtures.gradients.checks.buffers import BufferScenario
-from fixtures.gradients.checks.optimizers import Update
 from fixtures.gradients.checks.scenarios import SCENARIOS, check, kinds_for
+from fixtures.gradients.checks.updates import Update
 from fixtures.gradients.replay import Check, name_of, violations
 from fixtures.gradients.replay import path as path_of
 from fixtures.launch.rank_sets import RankSets
@@ -80,7 +80,7 @@ def test_a_sound_hook_is_not(three_ranks: RankSets, scenario: str, option: str) 
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
 def test_a_broken_update_is_caught(three_ranks: RankSets, update: Update) -> None:
     arguments = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb", "seed": 0}
-    assert ask(three_ranks, THREE, optimizers.check, update=update.name, **arguments)
+    assert ask(three_ranks, THREE, updates.check, update=update.name, **arguments)
 
 
 @pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)

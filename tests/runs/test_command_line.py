@@ -20,7 +20,6 @@ from fixtures.matrix.workloads import WORKLOADS
 
 vit_tiny = replace(WORKLOADS["vit_tiny"], batch_size=8)
 all_reduce = replace(vit_tiny, name="all_reduce")
-autocast = replace(vit_tiny, name="vit_tiny_autocast")
 built_in = WORKLOADS["vit_tiny"]
 """
 WARNING = """
@@ -149,15 +148,12 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ("--workload=my_project.nothing:workload", "No module named 'my_project.nothing' (my_project is /"),
         ("--workload=no_project.job:workload", "(put the folder that has no_project on PYTHONPATH)"),
         ("--workload=my_project.broken:workload", "importing it raised KeyError: 'learning_rate' (/"),
-        ("--workload=my_project.broken:workload", "/my_project/broken.py, line 2)"),
         ("--workload=my_project.unfinished:workload", "/my_project/unfinished.py, line 1)"),
-        ("--hook=my_project.calls:hook", "importing it raised JSONDecodeError: "),
         ("--hook=my_project.calls:hook", "/my_project/calls.py, line 3)"),
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
         ("--workload=my_project.leaves:workload", "importing it ended its process: it exited with code 0"),
         ("--workload=my_project.joins:workload", "the module calls init_process_group when it is imported: ranks have"),
         ("--workload=my_project.joined:workload", "the module calls init_process_group when it is imported: ranks"),
-        ("--hook=my_project.leaves:hook", "importing it ended its process: it exited with code 0"),
         ("--workload=my_project.silent:workload", "importing it raised E: <E without a text> (/"),
         ("--workload=my_project.unnamed:workload", "--workload my_project.unnamed:workload: its name is a int, not a"),
         (f"--against={'x' * 5000}", "--against: there is no interpreter at xxx"),
@@ -169,15 +165,11 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
             "the name 'vit_tiny' is the suite's own, and baselines go by the name: give yours another one",
         ),
         ("--workload=my_project.taken:all_reduce", "the name 'all_reduce' is the suite's own"),
-        ("--workload=my_project.taken:autocast", "the name 'vit_tiny_autocast' is the suite's own"),
         ("--workload=vit_tiny@autocast", "--workload vit_tiny@autocast: choose the precision with --precision"),
         ("--precision=fp8", "--precision: no precision named 'fp8': there are fp32, tf32, autocast"),
         ("--precision=tf32", "--precision tf32 needs a GPU, this machine has none"),
         ("--launches=0", "--launches must be 1 or more, got 0"),
-        ("--steps=0", "--steps must be 1 or more, got 0"),
         ("--recheck=-1", "--recheck must be 0 or more, got -1"),
-        ("--recheck=nan", "--recheck must be 0 or more, got nan"),
-        ("--recheck=inf", "--recheck must be 0 or more, got inf"),
         ("--max-pairs=2", "--max-pairs must be 3 or more, got 2: each of the 3 --launches is a pair already"),
         ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),
         ("--interconnect=wire", "no interconnect named 'wire': there are native, shm, net"),

@@ -30,8 +30,7 @@ def test_a_file_name_occurs_once() -> None:
     """But for the parts of an extra, which the core imports by name."""
     parts = {FOLDER / extra / f"{part}.py" for extra, parts in EXTRAS.items() for part in parts}
     files = [file for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py" and file not in parts]
-    apart = [file for file in files if "gradients" not in file.parts]
-    assert [name for name, times in Counter(file.name for file in apart).items() if times > 1] == []
+    assert [name for name, times in Counter(file.name for file in files).items() if times > 1] == []
 
 
 def test_no_module_of_the_core_imports_or_names_an_extra() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.gradients.training import EVERY, SEEDS, effect, faults, pairs_of
+from fixtures.gradients.hook_training import EVERY, SEEDS, effect, faults, pairs_of
 from fixtures.matrix.hook import Hook
 from fixtures.records.training_effect import Effect
 

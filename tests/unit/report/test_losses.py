@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.gradients.training import effect
+from fixtures.gradients.hook_training import effect
 from fixtures.records.training_effect import Effect
 from fixtures.report.losses import loss_lines
 
