@@ -10,8 +10,7 @@ import pytest
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.priors import Priors
-from fixtures.session.canaries import CanaryTimes, canary_changes
-from fixtures.session.host_change import host_change
+from fixtures.session.canaries import CanaryTimes, canary_changes, host_change
 from fixtures.stats.common_shift import ComparedTest
 from fixtures.stats.decision import MeasuredRun, decide, first_verdict
 from fixtures.stats.prior import Kind, Row, launches_of

@@ -8,8 +8,7 @@ from fixtures.matrix.canary_names import HOST
 from fixtures.records.canary_times import LaunchTimes
 from fixtures.records.measurement import was_limited
 from fixtures.records.schema import TestRecord
-from fixtures.session.canaries import CanaryTimes
-from fixtures.session.host_change import host_change
+from fixtures.session.canaries import CanaryTimes, host_change
 from fixtures.stats.decision import explained_by_host
 from fixtures.stats.verdict import Verdict
 
