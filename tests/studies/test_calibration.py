@@ -100,7 +100,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
                 records={str(r): run for r, run in enumerate(test[:-1])},
                 first=first_verdict(
                     list(test[-1]),
-                    test[:-1],
+                    histories[index],
                     count=20,
                     false_alarms_percent=1,
                     min_slowdown_percent=1,
