@@ -231,7 +231,7 @@ class FakeRankSet(RankSet):
     def alive(self) -> bool:
         return self._up
 
-    def start(self) -> None:
+    def start(self, code: frozenset[str] = frozenset()) -> None:
         self._up = True
 
     def await_ready(self) -> None:
@@ -259,7 +259,7 @@ class FakeRankSet(RankSet):
         """There is nobody."""
 
     def close(self, *, patience_s: float = 0) -> None:
-        self._up = False
+        self._up, self.code = False, frozenset()
 
 
 @contextmanager

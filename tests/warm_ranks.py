@@ -121,12 +121,12 @@ class _Forked:
         self._exit_code: int | None = None
 
     def start(self) -> None:
-        rank, size, end, folder, _, gpu, imports, first = self._arguments
+        rank, size, end, folder, _, gpu, imports, first, bare = self._arguments
         asked = {
             "environment": {**os.environ, RUN: str(os.getpid())},
             "folder": str(Path.cwd()),
             "path": sys.path,
-            "arguments": [folder, None, gpu, list(imports), list(first)],
+            "arguments": [folder, None, gpu, list(imports), list(first), bare],
             "rank": rank,
             "size": size,
         }

@@ -31,6 +31,7 @@ NOT_RUN = {
 WORDS = {
     sys.executable: ("/path/to/other-venv/bin/python",),
     str(ROOT / "perf"): ("perf",),
+    f"{ROOT / 'tests/extras/script/scripts/plain.py'} --width 768": ("train.py --width 768",),
     str(ROOT / "tests/unit/test_rooms.py"): ("tests",),
 }
 
@@ -98,7 +99,8 @@ def typed(one: Shown) -> list[str]:
 def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path: Path) -> None:
     asked = typed(one)
     if "-k" not in asked:  # then all files would be collected: one is enough
-        asked = [str(ROOT / "perf/test_throughput.py") if word == str(ROOT / "perf") else word for word in asked]
+        file = "perf/test_script.py" if "--script" in asked else "perf/test_throughput.py"
+        asked = [str(ROOT / file) if word == str(ROOT / "perf") else word for word in asked]
     outcome = run_pytest(
         *("--collect-only", "-q", "-p", "no:cacheprovider", f"--benchmark-storage={tmp_path}", *asked), folder=workshop
     )

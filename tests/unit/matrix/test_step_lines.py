@@ -16,6 +16,8 @@ def lines(config: Config) -> tuple[str, ...]:
 def test_configs_that_differ_have_lines_that_differ() -> None:
     by_lines: dict[tuple[str, ...], Config] = {}
     for config in CONFIGS.values():
+        if config.as_written:  # its lines are those of the script
+            continue
         other = by_lines.setdefault(lines(config), config)
         assert replace(config, name="") == replace(other, name=""), f"{config.name} has the lines of {other.name}"
 

@@ -1,0 +1,24 @@
+"""What does data transfer cost my training script, as it is?   pytest perf --script "train.py --width 768" """
+
+import pytest
+
+from fixtures.extras.script.plugin import BY_DEFAULT, ON_REQUEST
+from fixtures.matrix.configs import AS_WRITTEN, SINGLE
+from fixtures.session.measure import Measure
+
+pytestmark = pytest.mark.scripts
+
+
+@pytest.mark.cells(BY_DEFAULT, "largest", own_hooks=True)
+def test_script(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells((SINGLE,), "every", several_ranks=(AS_WRITTEN,))
+def test_script_scaling(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells(ON_REQUEST, "every", default=False)
+def test_script_settings(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)

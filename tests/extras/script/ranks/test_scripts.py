@@ -1,0 +1,211 @@
+"""Scripts of different style, unchanged, and what goes wrong in one: real ranks that run them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, cast
+
+import pytest
+
+from fixtures.extras.script.request import ScriptRequest, ScriptResult
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import CannotRun
+from fixtures.launch.rank_set import SCRIPT
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import parse_world
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+STEPS, WARMUP = 6, 4
+
+# A script with a step to fill in.
+TRAINING = """
+    import os, torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    {before}
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(nn.Linear(8, 8){arguments})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range({steps}):
+        {inside}
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+"""
+
+# Runs a script under a config and returns the results of its ranks.
+Run = Callable[..., list[ScriptResult]]
+
+
+@pytest.fixture(scope="module")
+def sets() -> Iterator[RankSets]:
+    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    yield sets
+    sets.close()
+
+
+@pytest.fixture
+def run(sets: RankSets) -> Run:
+    def run(script: Path, config: str = "as_written", world: str = "2cpu", **more: Any) -> list[ScriptResult]:
+        (ranks,) = sets.of(INTERCONNECTS["native"], code=frozenset({SCRIPT}))
+        request = ScriptRequest(
+            workload="x", config=config, world=world, path=str(script), steps=STEPS, warmup=WARMUP, **more
+        )
+        try:
+            return [cast(ScriptResult, one) for one in ranks.ask(parse_world(world), request, doing=config)]
+        finally:
+            ranks.close(patience_s=0)
+
+    return run
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Writes TRAINING with these parts, or another script."""
+
+    def write(text: str = TRAINING, **parts: object) -> Path:
+        usual = {"before": "", "arguments": "", "steps": 100, "inside": ""}
+        script = tmp_path / "train.py"
+        script.write_text(dedent(text).format(**usual | parts))
+        return script
+
+    return write
+
+
+def test_a_plain_script_is_timed_under_its_own_arguments(run: Run) -> None:
+    results = run(SCRIPTS / "plain.py", arguments=["--width", "96"])
+    assert [len(one.step_s) for one in results] == [STEPS, STEPS]
+    assert results[0].found["ddp"] == "DDP(bucket_cap_mb=1)"
+    assert results[0].found["model"].startswith("Sequential, 0.0 M parameters")
+    parts = [sum(parts) for parts in zip(*results[0].phases_s.values(), strict=True)]
+    assert parts == pytest.approx(results[0].step_s)
+
+
+def test_the_arguments_and_the_hook_of_a_config_win_over_the_scripts(run: Run, written: Callable[..., Path]) -> None:
+    own_hook = "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook"
+    script = written(
+        before=own_hook,
+        arguments=", bucket_cap_mb=1, static_graph=True",
+        inside="if step == 0: model.register_comm_hook(None, fp16_compress_hook)",
+    )
+    as_written, default, bf16 = (run(script, config)[0] for config in ("as_written", "ddp_default", "bf16"))
+    assert as_written.found["hook"] == "fp16_compress_hook"
+    assert as_written.found["ddp"] == "DDP(bucket_cap_mb=1, static_graph=True)"
+    assert (default.found["ddp"], default.found["hook"], default.wire_dtype) == ("DDP()", "none", "float32")
+    assert bf16.wire_dtype == "bfloat16"
+    assert default.sent_bytes_per_step == pytest.approx(2 * (bf16.sent_bytes_per_step or 0), rel=0.6)
+
+
+@pytest.mark.parametrize(("config", "error"), [("as_written", 0), ("bf16", 2.5e-3), ("no_comm", 0.7)])
+def test_what_a_hook_delivers_is_compared_with_the_mean_on_the_scripts_model(
+    run: Run, config: str, error: float
+) -> None:
+    first, _ = run(SCRIPTS / "plain.py", config, check_gradients=True)
+    assert first.gradient_error == pytest.approx(error, rel=0.6)
+    assert first.gradient_lossless is (config == "as_written")
+
+
+def test_single_has_no_launcher(run: Run) -> None:
+    (alone,) = run(SCRIPTS / "plain.py", "single", "1cpu")
+    (launched,) = run(SCRIPTS / "plain.py", "as_written", "1cpu")
+    assert (alone.found["ddp"], launched.found["ddp"]) == ("no DDP", "DDP(bucket_cap_mb=1)")
+    assert alone.workload_fingerprint == launched.workload_fingerprint
+
+
+def test_accumulation_is_a_step_with_several_batches_and_a_skipped_update_is_a_step(run: Run) -> None:
+    results = run(SCRIPTS / "accumulation.py")
+    assert len(results[0].step_s) == STEPS
+    assert results[0].workload_fingerprint.batch_size == 4 * 8
+    assert "bfloat16" in results[0].workload_fingerprint.activation_dtypes
+
+
+@pytest.mark.parametrize("script", ["plain.py", "accumulation.py"])
+def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
+    for result in run(SCRIPTS / script, profile=True):
+        assert result.breakdown is not None
+        assert len(result.breakdown.steps) == 4
+        assert {"forward", "backward", "optimizer step"} <= result.breakdown.steps[0].phase_ns.keys()
+
+
+def test_the_output_of_each_launch_is_kept(run: Run, tmp_path: Path) -> None:
+    run(SCRIPTS / "plain.py", log=str(tmp_path / "plain"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"plain-launch1-rank{rank}.log" for rank in (0, 1)]
+
+
+def test_the_script_sees_what_torchrun_and_python_give_it(
+    run: Run, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    shown = tmp_path / "shown"
+    script = written(
+        before=f"import sys; open({str(shown)!r}, 'a').write(repr((sys.argv[1:], sys.path[0], __name__, "
+        "os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE'], os.environ['OWN'], os.getcwd())) + '\\n')",
+    )
+    run(script, arguments=["--width", "7"], variables={"OWN": "set"})
+    seen = sorted(eval(line) for line in shown.read_text().splitlines())
+    same = (["--width", "7"], str(tmp_path), "__main__")
+    assert seen == [(*same, rank, "2", "set", str(Path.cwd())) for rank in ("0", "1")]
+
+
+# What goes wrong: the parts of TRAINING, and what the one line says.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "ends early": ({"steps": 7}, "train.py ended after 7 optimizer steps, 10 are needed (4 to warm up)"),
+    "without DDP": (
+        {"before": "DistributedDataParallel = lambda module: module"},
+        "train.py trains without DistributedDataParallel: its ranks exchange no gradients",
+    ),
+    "FSDP": (
+        {"before": "from torch.distributed.fsdp import fully_shard; DistributedDataParallel = fully_shard"},
+        "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is not supported",
+    ),
+    "spawn": (
+        {"before": "import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)"},
+        "train.py starts its ranks itself, with torch.multiprocessing.spawn",
+    ),
+    "own rendezvous": (
+        {"before": "os.environ |= {'WORLD_SIZE': '1', 'RANK': '0', 'MASTER_PORT': str(29500 + os.getpid() % 9000)}"},
+        "train.py has its own rendezvous: its DDP averages over 1 of the 2 ranks",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_script_that_cannot_be_measured_is_one_line(run: Run, written: Callable[..., Path], what: str) -> None:
+    parts, says = REFUSED[what]
+    with pytest.raises(RankFailure) as failure:
+        run(written(**parts))
+    assert str(failure.value).startswith(f"as_written: {says}")
+    assert len(str(failure.value).splitlines()) == 1
+
+
+def test_a_script_that_raises_shows_its_own_line_and_what_it_printed(run: Run, written: Callable[..., Path]) -> None:
+    with pytest.raises(RankFailure) as failure:
+        run(written(inside="print('step', step, flush=True); assert step < 2, 'no more data'"))
+    text = str(failure.value)
+    assert "raised AssertionError: no more data" in text
+    assert "train.py" in text
+    assert "step 2" in text
+    assert "runpy" not in text
+
+
+def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
+    with pytest.raises(RankFailure, match=r"raised SystemExit: 2(.|\n)*unrecognized arguments: --wdith 7"):
+        run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])
+
+
+def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run) -> None:
+    with pytest.raises(CannotRun, match="cannot run bf16: DDP's static_graph excludes its no_sync"):
+        run(SCRIPTS / "accumulation.py", "bf16")
+
+
+def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
+    with pytest.raises(CannotRun, match=r"does not run as python accumulation.py: it joins a process group"):
+        run(SCRIPTS / "accumulation.py", "single", "1cpu")
+
+
+def test_no_framework_can_catch_the_end(run: Run, written: Callable[..., Path]) -> None:
+    """A script that catches everything never sees it, and its worker does not outlive the set."""
+    catching = ("try:", "    optimizer.step()", "except BaseException: pass")
+    loop = TRAINING.replace("optimizer.step()", f"\n{8 * ' '}".join(catching))
+    assert len(run(written(loop, steps=10**9))[0].step_s) == STEPS
