@@ -36,7 +36,7 @@ _MARGIN_PX, _HEAD_PX, _BADGE_PX = 22.0, 34.0, 30.0
 _NOTE_CHARACTERS, _NOTE_LINE_PX, _NOTES_A_ROW = 46, 16.0, 2
 _MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
-_BOLD = ("$", "best ", "verdict: ", "disturbed: ", "next: ")
+_BOLD = ("$", "best ", "verdict: ", "sensitivity: ", "disturbed: ", "next: ")
 _COLOURS = {"lossless": "#7ee787", "lossy": "#ffa657", "limit": "#79c0ff", "wrong": "#ff7b72", "slower": "#ff7b72"}
 
 

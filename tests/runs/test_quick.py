@@ -25,6 +25,8 @@ def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothi
         "verdict: none, a quick run is not judged (2 launches of up to 8 steps) and finds no slowdown\n" in quick.output
     )
     assert "no baseline" not in quick.output
+    # A model of 16 kB: every cap makes one bucket.
+    assert "measured once, the same on this model: bucket_10mb, bucket_25mb, bucket_50mb\n" in quick.output
 
 
 def test_its_next_command_is_the_full_run(quick: Outcome) -> None:
