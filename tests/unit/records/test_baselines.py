@@ -369,8 +369,3 @@ def test_a_record_cut_off_anywhere_is_reported(data: st.DataObject) -> None:
         whole = file.read_bytes()
         file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
         assert wrong(Path(folder)).startswith(f"{file}: cannot be read: ")
-
-
-@pytest.mark.parametrize("instance", sorted(folder.name for folder in COMMITTED.glob("*") if folder.is_dir()))
-def test_every_committed_baseline_can_be_read(instance: str) -> None:
-    assert read_history(COMMITTED, instance)

@@ -9,7 +9,7 @@ import pytest
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.gpu_links import Topology
 from fixtures.records.expectations import Expectation, Population, expectations, read_population
-from fixtures.records.quantities import Quantity, quantities
+from fixtures.records.quantities import Quantity, links_of, quantities
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 from tests.builders import TRAINED
 
@@ -187,3 +187,11 @@ def test_two_records_say_nothing_about_how_far_machines_lie_apart() -> None:
         return replace(one, quantity=replace(now[0], rate=rate)).is_low
 
     assert (low(19), low(21)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("links", "kinds"),
+    [("4 x NV4, 24 x SYS", {"NV4", "SYS"}), ("", set()), (" ", set()), ("1 x NV18,  ", {"NV18"})],
+)
+def test_kinds_of_links_are_read_where_there_are_some(links: str, kinds: set[str]) -> None:
+    assert links_of(EnvironmentRecord(topology=Topology(links=links))) == kinds

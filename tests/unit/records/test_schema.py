@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.recorded import UNRECORDED, json_of
 from fixtures.records.files import BadRecord, checked
 from fixtures.records.schema import EnvironmentRecord
@@ -59,6 +60,12 @@ def test_a_promised_key_is_written_as_null_if_it_is_unknown_and_other_keys_are_l
     info = json_of(checked(small(gradient_error=None)).benchmarks[0].extra_info)
     assert info["wire_dtype"] is None
     assert "gradient_error" not in info
+
+
+def test_variables_that_nccl_has_read_are_not_in_a_record() -> None:
+    """They may be secret; the environment has those that are not."""
+    read = Fingerprint(nccl="2.28.9", variables={"NCCL_TOKEN": "secret"}, transports={"P2P": 1})
+    assert json_of(read) == {"nccl": "2.28.9", "connected": [], "pairs": {}}
 
 
 def test_keys_of_a_newer_version_are_ignored() -> None:
