@@ -95,10 +95,10 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         compared = {
             str(index): ComparedTest(
                 launch_medians_s=tuple(test[-1]),
-                records={str(r): run for r, run in enumerate(test[:-1])},
+                records={str(r): list(run) for r, run in enumerate(test[:-1])},
                 first=first_verdict(
                     list(test[-1]),
-                    test[:-1],
+                    [list(run) for run in test[:-1]],
                     count=20,
                     false_alarms_percent=1,
                     min_slowdown_percent=1,
