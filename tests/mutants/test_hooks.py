@@ -18,7 +18,8 @@ from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import World
-from fixtures.records.training_effect import MOST_EXCESS_PERCENT, Effect
+from fixtures.records.training_effect import Effect
+from fixtures.stats.thresholds import MOST_EXCESS_PERCENT
 from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants
 from tests.mutants.hooks import MUTANTS, SOUND, WIRE_MUTANTS
