@@ -6,7 +6,7 @@ from fixtures.gradients.hook_training import Training, TrainingAtEqualSamples, f
 from fixtures.gradients.left_out import one_rank, unsupported
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
-from fixtures.records.training_effect import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT
+from fixtures.stats.thresholds import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT
 
 pytestmark = [pytest.mark.unless(reason=one_rank), pytest.mark.unless(reason=unsupported)]
 

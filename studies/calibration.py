@@ -16,10 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import SHIFT_SHARE, share_of_tests_percent
-from fixtures.stats.prior import FLOOR, LEAST_LAUNCHES, USUAL_DEGREES, WIDE, Kind, Launches, Spread, fit
-from fixtures.stats.verdict import MAX_DEGREES, MIN_TESTS
-from fixtures.stats.whole_run import MACHINE_SHARE
+from fixtures.stats.common_shift import share_of_tests_percent
+from fixtures.stats.prior import WIDE, Kind, Launches, Spread, fit
+from fixtures.stats.thresholds import (
+    FLOOR,
+    LEAST_LAUNCHES,
+    MACHINE_SHARE,
+    MAX_DEGREES,
+    MIN_TESTS,
+    SHIFT_SHARE,
+    USUAL_DEGREES,
+)
 from studies import calibration_pairs
 
 Logs = NDArray[np.float64]

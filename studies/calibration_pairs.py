@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from fixtures.stats.ab_test import _TRIMMED
+from fixtures.stats.thresholds import TRIMMED
 
 Logs = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -55,7 +55,7 @@ class Rule:
     first: int = 3
     in_a_set: int = 1
     max_pairs: int = 12
-    trimmed: int = _TRIMMED
+    trimmed: int = TRIMMED
     min_slowdown_percent: float = 1.0
     alpha: float = GOAL
     tests: int = 1

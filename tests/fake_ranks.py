@@ -259,7 +259,7 @@ class FakeRankSet(RankSet):
         """There is nobody."""
 
     def close(self, *, patience_s: float = 0) -> None:
-        self._up = False
+        self._up, self.code = False, frozenset()
 
 
 @contextmanager

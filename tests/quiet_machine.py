@@ -8,6 +8,6 @@ def pytest_configure() -> None:
     from fixtures.session import disturbance  # here and not at the top: pytest loads its plugins first
     from fixtures.stats import decision
 
-    disturbance.MIN_JUMP_PERCENT = disturbance.MIN_HOST_JUMP_PERCENT = math.inf  # type: ignore[assignment]
-    disturbance.MIN_SPREAD_PERCENT = math.inf
-    decision.OTHER_WORK_SHARE = math.inf
+    for name in ("MIN_JUMP_PERCENT", "MIN_HOST_JUMP_PERCENT", "MIN_SPREAD_PERCENT"):
+        setattr(disturbance, name, math.inf)
+    setattr(decision, "OTHER_WORK_SHARE", math.inf)  # noqa: B010  # not its own name

@@ -24,9 +24,15 @@ def pytest_report_header(config):
     return [f"sample: {config.getoption('sample_note')} on {config.stash[SETTINGS].instance}"]
 """
 COMMAND = """
-def add_commands(commands, storage):
-    parser = commands.add_parser("sample")
-    parser.set_defaults(run=lambda options, parser: print(f"records in {storage.name}"))
+from fixtures.report.commands import STORAGE, Answer, Command
+
+COMMAND = Command(
+    name="sample",
+    help="",
+    description="",
+    arguments=(STORAGE,),
+    run=lambda options: Answer(value=None, lines=[f"records in {options.storage.name}"]),
+)
 """
 
 

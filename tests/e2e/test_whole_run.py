@@ -74,7 +74,7 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
         "gpu_state": {"launches": [None], "spoilers": []},
     }
     assert {key: info[key] for key in expected} == expected
-    assert info["fingerprint"].keys() >= {"nccl", "channels", "nvls_channels", "pairs", "connected"}
+    assert info["fingerprint"] == {"pairs": {}, "connected": []}  # what a log of NCCL has
     assert info["peak_memory_bytes"] > 0
     assert info["verdict"] == {
         "word": "no baseline",

@@ -1,7 +1,7 @@
 """Hooks that deliver right gradients of usual sizes for a few steps, and do something else besides or later.
 
-To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``. SOUND
-has unusual hooks that every check here must pass.
+To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``.
+UNUSUAL has sound hooks that every check here must pass.
 """
 
 import gc
@@ -30,7 +30,7 @@ from tests.mutants.hooks import BF16, FP16, Bucket, Mean, Memory, _hook, _mean, 
 CAUGHT_BY: dict[str, Check] = {}
 # Hook -> the shapes of the parameters with which it is caught, if they are not the usual ones.
 SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
-SOUND: list[Hook] = []
+UNUSUAL: list[Hook] = []
 
 
 def caught_by(check: Check, **claim: Any) -> Callable[[Mean], Hook]:
@@ -59,11 +59,11 @@ def caught_by_hook(check: Check) -> Callable[[Callable[[DistributedDataParallel]
 
 
 def sound(**claim: Any) -> Callable[[Mean], Hook]:
-    return partial(_mean, listed=SOUND, **{"arithmetic": "any", **claim})
+    return partial(_mean, listed=UNUSUAL, **{"arithmetic": "any", **claim})
 
 
 def sound_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
-    return partial(_hook, listed=SOUND, **{"arithmetic": "any", **claim})
+    return partial(_hook, listed=UNUSUAL, **{"arithmetic": "any", **claim})
 
 
 NOTHING = {"promise": "nothing", "wire_dtype": None}

@@ -5,8 +5,9 @@ from itertools import product
 
 import pytest
 
-from fixtures.gradients.checks import ddp_options, powersgd, wire
+from fixtures.gradients.checks import ddp_options, embedding, many_steps, powersgd, wire
 from fixtures.gradients.checks.ddp_options import SHAPES, kinds_for
+from fixtures.gradients.every_check import every_check
 from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
 from fixtures.gradients.replay import Check, name_of, path
 from fixtures.launch.faults import RankFailure
@@ -15,18 +16,21 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import World
-from fixtures.records.training_effect import MOST_EXCESS_PERCENT, Effect
+from fixtures.records.training_effect import Effect
+from fixtures.stats.thresholds import MOST_EXCESS_PERCENT
 from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants
 from tests.mutants.hooks import MUTANTS, SOUND, WIRE_MUTANTS
+from tests.mutants.promises import SOUND_IN
+from tests.mutants.side_effects import CAUGHT_BY, SHAPES_FOR, UNUSUAL
 
 ALONE = World(backend="gloo", size=1)
 WORLDS = [World(backend="gloo", size=size) for size in (3, 2)]
 OPTIONS = ("bucket_1kb", "default")
 EVERY_CASE = list(product(WORLDS, OPTIONS))
 SOME_CASES = list(zip(WORLDS, OPTIONS, strict=True))
-# Arguments for each check of PowerSGD.
 # Case -> check and arguments.
 POWERSGD: dict[str, tuple[Check, dict[str, object]]] = {
     "follow": (powersgd.follow, {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}}),
@@ -58,6 +62,16 @@ def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **argumen
         ranks.run(ALONE, "tests.ranks.rank_faults:pid", {}, doing="leaving the group that it was raised in")
         return [f"{doing}: raised {error}" for error in errors]
     return [f"{doing}: {line}" for answer in answers for line in answer["value"]["violations"]]
+
+
+def implied(three_ranks: RankSets, check: Check, hook: Hook) -> list[str]:
+    """The violations that a check finds with the arguments that it has in ``pytest perf``, in several buckets."""
+    every = every_check(hook.name, WORLDS[-1])
+    asked = next(given for one, given in every if one is check and given.get("option") in (None, "bucket_1kb"))
+    del asked["hook"]
+    if hook.name in SHAPES_FOR:
+        asked["shapes"] = SHAPES_FOR[hook.name]
+    return ask(three_ranks, check, hook, WORLDS[-1], **asked)
 
 
 def against(three_ranks: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:
@@ -155,3 +169,22 @@ def test_the_originals_are_not_flagged(three_ranks: RankSets, hook: Hook) -> Non
     if reason := hook.why_not_on_gloo():
         pytest.skip(reason)
     assert list(against(three_ranks, hook, WORLDS[-1], "bucket_1kb")) == []
+
+
+@pytest.mark.parametrize("name", CAUGHT_BY, ids=short)
+def test_a_hook_that_does_something_besides_or_later_is_caught(three_ranks: RankSets, name: str) -> None:
+    assert implied(three_ranks, CAUGHT_BY[name], load_any(name))
+
+
+@pytest.mark.parametrize(
+    ("hook", "check"),
+    [
+        *SOUND_IN,
+        *product(UNUSUAL, (ddp_options.check, wire.wire)),
+        *product(UNUSUAL[:1], (wire.large, embedding.check)),
+        *product(UNUSUAL[-2:], [many_steps.check]),
+    ],
+    ids=short,
+)
+def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: Check) -> None:
+    assert implied(three_ranks, check, hook) == []

@@ -21,7 +21,7 @@ def not_finite(ctx: RankContext, *, hook: str, value: float) -> dict[str, list[f
         given = torch.randn(_SHAPE, generator=generator)
         if step == run.hook.first_step + 1 and ctx.rank == 1:
             given[3, 5] = value
-        out = run.given([given])
+        out = run.step([given])
         if step > run.hook.first_step:
             shares.append(float(out.isfinite().float().mean()))
     return {"finite": shares}

@@ -59,7 +59,7 @@ def test_each_further_launch_is_in_new_ranks_that_start_together_before_any_of_t
         result = sides.compare([1.0, 1.3, 1.0, 1.3, 1.0], max_pairs=5)
         again = len(sides.events)
         sides.compare([1.0, 1.0], max_pairs=2)
-    assert (result.verdict.word, len(result.own.launches), len(result.other.launches)) == ("undecided", 5, 5)
+    assert (result.verdict.word, len(result.own.launches), len(result.other.launches)) == ("unclear", 5, 5)
     kinds = [" ".join(event.split()[:2]) for event in sides.events[:again]]
     start = ["starting 2", "started in"]
     assert kinds == [
@@ -79,7 +79,7 @@ def test_the_time_of_the_next_launches_includes_the_start_of_ranks() -> None:
         sides.other.start_s = 500.0
         sides.compare([1.0, 1.3, 1.0], max_pairs=3)
     (line,) = (event for event in sides.events if event.startswith("ddp: "))
-    assert re.search(r"after 2 pairs, undecided; 1 more of at most 1 in new ranks, about 50\d s$", line), line
+    assert re.search(r"after 2 pairs, unclear; 1 more of at most 1 in new ranks, about 50\d s$", line), line
 
 
 @pytest.mark.parametrize("broken", ["here", "there"])

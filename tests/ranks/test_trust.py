@@ -21,11 +21,11 @@ from tests.ranks.poisons import NAMES
 TWO = parse_world("2cpu")
 HEALTHY = "tests.workloads_for_tests:steady"
 WARMUP = 5
-# One of the configs whose names differ in numbers only. Compiled autograd is left out: it imports setuptools, which
-# adds to sys.path.
+# One of the configs whose names differ in numbers only, or in how they compile. Compiled autograd is left out: it
+# imports setuptools, which adds to sys.path.
 RUN_HERE = list(
     {
-        re.sub(r"\d+|-bucket_\d+mb", "", name): name
+        re.sub(r"-bucket_\d+mb|\d+|(?<=compile-).*", "", name): name
         for name, config in CONFIGS.items()
         if not config.why_not(TWO, warmup=WARMUP) and not config.variables and config.compile != "python_reducer"
     }.values()

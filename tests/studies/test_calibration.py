@@ -11,10 +11,10 @@ from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes
-from fixtures.session.host_change import explained_percent, host_change
-from fixtures.stats.common_shift import ComparedTest, common_shift, share_of_tests_percent
+from fixtures.session.host_change import host_change
+from fixtures.stats.common_shift import ComparedTest
+from fixtures.stats.decision import MeasuredRun, decide, first_verdict
 from fixtures.stats.prior import Kind, Row, launches_of
-from fixtures.stats.verdict import change_of, judge, run_scale
 from studies.calibration import (
     ALL,
     FIXED,
@@ -79,11 +79,6 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         ]
         assert [prior.variance for prior in priors] == pytest.approx(list(np.asarray(vectorised.variance)[number]))
         assert {prior.degrees for prior in priors} == {float(np.asarray(vectorised.degrees)[number, 0])}
-        changes = [
-            change_of(list(test[-1]), history, prior)
-            for test, history, prior in zip(tests, histories, priors, strict=True)
-        ]
-        scale = run_scale(changes)
         before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
         verdicts = canary_changes(
             CanaryTimes(world="8gpu", before_s=before, after_s=after),
@@ -98,36 +93,32 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         )
         assert host is not None
         hosts.append(host.word)
-        common = common_shift(
-            [
-                ComparedTest(
-                    launch_medians_s=tuple(test[-1]),
-                    records={str(r): run for r, run in enumerate(test[:-1])},
-                    host=host if limited else None,
+        compared = {
+            str(index): ComparedTest(
+                launch_medians_s=tuple(test[-1]),
+                records={str(r): run for r, run in enumerate(test[:-1])},
+                first=first_verdict(
+                    list(test[-1]),
+                    test[:-1],
+                    count=20,
+                    false_alarms_percent=1,
+                    min_slowdown_percent=1,
                     prior=prior,
-                )
-                for test, limited, prior in zip(tests, seen.limited, priors, strict=True)
-            ],
-            verdicts,
-        )
+                    each="a step",
+                ),
+                host=host if limited else None,
+                prior=prior,
+            )
+            for index, (test, limited, prior) in enumerate(zip(tests, seen.limited, priors, strict=True))
+        }
+        decision = decide(MeasuredRun(instance="vit", tests=compared, count=20, canaries=verdicts))
+        common = decision.shift
         assert common is not None
-        assert common.fails == red.common[number]
+        assert common.fails == red.common[number] == any("common_shift" in one.test for one in decision.failures)
         assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
         words.append(common.word)
-        for test, prior, limited, found in zip(tests, priors, seen.limited, red.single[number], strict=True):
-            verdict = judge(
-                list(test[-1]),
-                [list(run) for run in test[:-1]],
-                tests=20,
-                false_alarms_percent=share_of_tests_percent(1, 20),
-                prior=prior,
-                scale=scale,
-            )
-            assert verdict.change_percent is not None
-            assert verdict.threshold_percent is not None
-            by_host = explained_percent(verdict.change_percent, host if limited else None)
-            left = math.log1p(verdict.change_percent / 100) - math.log1p(max(by_host, common.explained_percent) / 100)
-            assert (left > math.log1p(verdict.threshold_percent / 100)) == found
+        slower = [verdict.word == "slower" for verdict in decision.verdicts.values()]
+        assert slower == list(red.single[number])
         assert any(verdict.word == "slower" for verdict in verdicts.values()) == red.machine[number]
     assert {"ok", "slower"} <= set(words)
     assert {"slower"} < set(hosts)

@@ -26,7 +26,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(first: int, process: float
         words = [
             judge_sides(list(own[:n]), list(other[:n]), tests=12, looks=looks)[0].word for n in range(first, 7, first)
         ]
-        decided = [number for number, word in enumerate(words) if word != "undecided"]
+        decided = [number for number, word in enumerate(words) if word != "unclear"]
         last = decided[0] if decided else len(words) - 1
         assert simulated.pairs[run, test] == (last + 1) * first
         assert simulated.slower[run, test] == (words[last] == "slower")

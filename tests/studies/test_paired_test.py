@@ -18,7 +18,7 @@ def run_of(tests: int, spreads: list[float], change: float, random_: random.Rand
         for k in range(3, 11):
             prior = estimate_prior(earlier, drawn[:k])
             word = judge_pairs(drawn[:k], prior=prior, tests=tests, looks=8)[0].word
-            if word != "undecided":
+            if word != "unclear":
                 break
         earlier.append(drawn[:k])
         words.append(word)

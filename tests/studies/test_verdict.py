@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.verdict import MAX_DEGREES, judge
+from fixtures.stats.thresholds import MAX_DEGREES
+from fixtures.stats.verdict import judge
 
 # Simulated nights without a change: log step time = night N(0, 1 %) + launch N(0, 0.5 %) + step N(0, 3 %),
 # and 2 % of the steps take half as long again.

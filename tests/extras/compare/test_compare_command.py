@@ -27,10 +27,10 @@ def test_it_prints_records_as_json() -> None:
     outcome = command("compare", "2x-nvidia-h200-nv18", "2x-nvidia-h200-nv18-shm", "--json")
     assert outcome.exit_code == 0, outcome.errors
     result = json.loads(outcome.output)
-    (devices,) = (one for one in result["comparisons"] if (one["workload"], one["worlds"]) == ("vit_l_32", ["2gpu"]))
-    conclusion = devices["conclusions"][0]
-    assert (conclusion["faster"], conclusion["decided"]) == ("2x-nvidia-h200-nv18", True)
-    assert conclusion["times_interval"][0] < conclusion["times"] < conclusion["times_interval"][1]
+    (devices,) = (one for one in result["devices"] if (one["workload"], one["worlds"]) == ("vit_l_32", ["2gpu"]))
+    pair = devices["pairs"][0]
+    assert (pair["faster"]["machine"], pair["decided"]) == ("2x-nvidia-h200-nv18", True)
+    assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
 def test_a_wrong_price_is_wrong_usage() -> None:

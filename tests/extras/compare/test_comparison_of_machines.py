@@ -345,7 +345,7 @@ def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -
 def test_a_wrong_price_is_one_line(price: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["compare", str(L40S), str(A100), "--price", price])
-    assert capsys.readouterr().err.splitlines()[-1] == f"python -m fixtures: error: {said}"
+    assert capsys.readouterr().err.splitlines()[-1] == f"python -m fixtures compare: error: {said}"
 
 
 def test_two_prices_of_a_machine_are_refused_also_under_two_names(capsys: pytest.CaptureFixture[str]) -> None:

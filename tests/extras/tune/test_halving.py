@@ -90,9 +90,11 @@ def found(
     machine: Machine,
     *,
     holds: Callable[[Config], bool] = lambda config: True,
-    spent: Callable[[], float] = lambda: 0.0,
+    launches_left: Callable[[], float] = lambda: math.inf,
 ) -> Decision[Config]:
-    search = Search(default=DEFAULT, launch=machine.launch, complexity=settings_of, spent=spent, seed=machine.seed)
+    search = Search(
+        default=DEFAULT, launch=machine.launch, complexity=settings_of, launches_left=launches_left, seed=machine.seed
+    )
     return find_best(search, stages(search), holds=holds)
 
 
@@ -108,7 +110,7 @@ def test_the_best_is_found_to_half_a_percent_in_a_quarter_of_the_launches(seed: 
 @pytest.mark.parametrize("seed", range(10))
 def test_single_disturbed_launches_do_not_hide_the_best(seed: int) -> None:
     machine = Machine(seed=seed, noise=0.001, disturbed=0.05)
-    best = found(machine, spent=lambda: machine.launches / 160)
+    best = found(machine, launches_left=lambda: 160 - machine.launches)
     assert best.word == "faster"
     assert machine.true_s(best.best) < 1.01 * machine.best_s
 
@@ -161,12 +163,19 @@ def test_what_the_noise_hides_is_not_called_faster() -> None:
     assert best.tied
 
 
-@pytest.mark.parametrize("launches", [0, 1, 5, 20, 60])
+@pytest.mark.parametrize("launches", [1, 5, 20])
 def test_when_the_time_is_over_the_best_known_is_the_answer(launches: int) -> None:
     machine = Machine(seed=1)
-    best = found(machine, spent=lambda: float(machine.launches >= launches))
+    best = found(machine, launches_left=lambda: launches - machine.launches)
     assert best.word == "unfinished"
     assert machine.true_s(best.best) <= machine.true_s(DEFAULT)
+
+
+@pytest.mark.parametrize("launches", [45, 70, 100, 160])
+def test_a_search_decides_in_the_launches_that_there_is_time_for(launches: int) -> None:
+    machine = Machine(seed=1)
+    assert found(machine, launches_left=lambda: launches - machine.launches).word == "faster"
+    assert machine.launches <= launches
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -177,14 +186,30 @@ def test_in_the_time_of_one_launch_the_default_is_measured(seed: int) -> None:
         launched.append(key)
         return 1.0
 
-    search = Search(default=0, launch=launch, complexity=int, seed=seed, spent=lambda: float(len(launched)))
+    search = Search(default=0, launch=launch, complexity=int, seed=seed, launches_left=lambda: 1 - len(launched))
     assert find_best(search, [lambda leader: range(1, 9)], holds=bool).word == "unfinished"
     assert launched == [0]
 
 
-def test_the_stages_leave_time_for_the_decision() -> None:
-    machine = Machine(seed=1)
-    assert found(machine, spent=lambda: machine.launches / 70).word == "faster"
+def test_the_fastest_is_checked_and_named_even_if_the_time_is_over() -> None:
+    """Nothing slower that was checked earlier takes its place, and no reference does."""
+    step_s = {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 9: 0.5}
+    launched: list[int] = []
+    asked: list[int] = []
+
+    def launch(key: int, one: Pass) -> float:
+        launched.append(key)
+        return step_s[key]
+
+    def holds(key: int) -> bool:
+        asked.append(key)
+        launched.extend([key] * 100)  # takes the rest of the time
+        return key != 3
+
+    search = Search(default=0, launch=launch, complexity=int, launches_left=lambda: 30 - len(launched))
+    found = find_best(search, [lambda leader: [1, 2, 3]], holds=holds, references=lambda last: [9])
+    assert (found.best, found.word) == (2, "unfinished")
+    assert asked == [3, 2]
 
 
 def test_an_interruption_is_raised_and_the_best_known_can_be_asked_for() -> None:

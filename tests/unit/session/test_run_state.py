@@ -13,21 +13,20 @@ from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, launch, measured
 
 TEST = "perf/test_bf16"
-HELD = replace(judge([0.1], []), word="held")
+OPEN = replace(judge([0.1], []), word="unclear")
 
 
 @pytest.fixture
 def run() -> Run:
     run = Run(settings=SETTINGS)
-    run.measured[TEST] = Judged(measurement=measured("bf16", 1), verdict=HELD)
+    run.measured[TEST] = Judged(measurement=measured("bf16", 1), verdict=OPEN)
     return run
 
 
-def test_a_held_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
-    assert run.judged[TEST].verdict.word == "held"
-    run.decided[TEST] = replace(HELD, word="unclear")
-    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "unclear"
-    assert run.measured[TEST].verdict.word == "held"
+def test_an_open_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
+    run.decided[TEST] = replace(OPEN, word="slower")
+    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "slower"
+    assert run.measured[TEST].verdict.word == "unclear"
 
 
 def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> None:
@@ -73,11 +72,11 @@ BUSY, QUIET = HostLoad(others=1.2, cores=2), HostLoad(others=0.05, cores=2)
 def test_other_work_counts_where_every_measurement_of_a_test_felt_it(
     run: Run, world: str, loads: list[HostLoad | None], found: HostLoad | None
 ) -> None:
-    run.host_loads["key"] = loads
-    assert run.other_work("key", measured("ddp", 1, world=world)) == found
+    run.keys[TEST], run.host_loads["key"] = "key", loads
+    assert run.other_work(TEST, measured("ddp", 1, world=world)) == found
 
 
 def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory(run: Run) -> None:
-    run.host_loads["key"] = [BUSY]
+    run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
     through_host = replace(launch(1), transport=Counter({"SHM/direct": 2}))
-    assert run.other_work("key", measured("ddp", 1, launches=(through_host,))) == BUSY
+    assert run.other_work(TEST, measured("ddp", 1, launches=(through_host,))) == BUSY

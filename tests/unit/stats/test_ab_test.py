@@ -31,8 +31,8 @@ def test_the_test_is_that_of_scipy(launches: int) -> None:
         ([1.3 * time for time in QUIET], "slower", "slower by 30.00 % than the other build (95 % interval "),
         ([0.7 * time for time in QUIET], "faster", "faster by 30.00 % than the other build (95 % interval "),
         (QUIET, "ok", "no difference of 1 %: 0.00 % (95 % interval "),
-        ([1.01, 1.02, 1.03], "undecided", "; it takes a change over "),
-        ([0.5, 1.0, 2.0], "undecided", "; it takes more launches, or an interval within 1 %, to decide: "),
+        ([1.01, 1.02, 1.03], "unclear", "; it takes a change over "),
+        ([0.5, 1.0, 2.0], "unclear", "; it takes more launches, or an interval within 1 %, to decide: "),
     ],
 )
 def test_each_kind_of_change_has_its_words(own: list[float], word: str, reason: str) -> None:
@@ -43,7 +43,7 @@ def test_each_kind_of_change_has_its_words(own: list[float], word: str, reason: 
 
 def test_an_undecided_test_whose_interval_is_above_zero_names_the_change_that_decides() -> None:
     verdict, (low, _) = judge_sides([1.018, 1.02, 1.024], QUIET, looks=4, tests=10)
-    assert verdict.word == "undecided"
+    assert verdict.word == "unclear"
     assert low > 0
     assert f"it takes a change over {verdict.threshold_percent:.2f} %" in verdict.reason
 
@@ -65,7 +65,7 @@ def test_one_slow_process_a_side_neither_decides_nor_keeps_a_test_undecided(chan
     own = [change * time for time in (*QUIET, *QUIET[:2], 1.08)]
     assert judge_sides(own, QUIET * 2, looks=4)[0].word == word
     assert judge_sides(own, [*QUIET, *QUIET[:2], 1.12], looks=4)[0].word == word
-    assert judge_sides([change, 1.001 * change, 1.08 * change], QUIET, looks=4)[0].word == "undecided"
+    assert judge_sides([change, 1.001 * change, 1.08 * change], QUIET, looks=4)[0].word == "unclear"
     assert Side.of(own).outlying_percent == pytest.approx((8.0,), abs=0.1)
 
 
@@ -75,12 +75,12 @@ def test_a_launch_at_the_end_of_a_spread_is_not_called_outlying() -> None:
 
 def test_the_threshold_of_two_contradicting_launches_is_bounded() -> None:
     verdict, (low, high) = judge_sides([0.5, 2.0], QUIET[:2], looks=8, false_alarms_percent=1e-6)
-    assert verdict.word == "undecided"
+    assert verdict.word == "unclear"
     assert verdict.threshold_percent == pytest.approx(999_900)
     assert -100 < low < 0 < high < 1e7
 
 
 def test_one_launch_a_side_decides_nothing() -> None:
-    assert judge_sides([1.3], [1.0])[0].word == "undecided"
+    assert judge_sides([1.3], [1.0])[0].word == "unclear"
     with pytest.raises(ValueError, match="no launch"):
         judge_sides([], [])

@@ -11,16 +11,9 @@ from scipy import stats
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.differences import software_differences
 from fixtures.records.schema import EnvironmentRecord
-from fixtures.stats.common_shift import (
-    SHIFT_SHARE,
-    ComparedTest,
-    Shift,
-    common_shift,
-    excusable,
-    share_of_tests_percent,
-)
+from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, excusable, share_of_tests_percent
+from fixtures.stats.thresholds import MACHINE_SHARE, SHIFT_SHARE
 from fixtures.stats.verdict import Verdict, judge
-from fixtures.stats.whole_run import MACHINE_SHARE
 from tests.builders import environment_of
 
 

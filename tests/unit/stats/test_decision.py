@@ -1,93 +1,150 @@
-"""The word of a test at the end of a run."""
+"""The verdicts of all tests at the end of a run."""
 
 import math
 from dataclasses import replace
 
 import pytest
 
-from fixtures.stats.decision import decide, explained_by_others_percent, with_other_work
-from fixtures.stats.verdict import Verdict, judge
+from fixtures.stats.common_shift import ComparedTest
+from fixtures.stats.decision import (
+    Decision,
+    MeasuredRun,
+    decide,
+    explained_by_others_percent,
+    first_verdict,
+    interrupted,
+    is_open,
+)
+from fixtures.stats.prior import WIDE
+from fixtures.stats.verdict import UNJUDGED, Verdict, judge
 
-QUIET = [[0.1, 0.1, 0.1]] * 3
+QUIET = {f"000{number}": [0.1, 0.1, 0.1] for number in range(3)}
+CANARY = "matrix_product_4096"
 
 
-def held(change_percent: float) -> Verdict:
-    """A test that looked slower or faster when it was measured; its threshold is 3.9 %."""
-    verdict = judge([0.1 * (1 + change_percent / 100)] * 3, QUIET)
-    assert verdict.word in ("slower", "faster")
-    return replace(verdict, word="held")
-
-
-def decided(
-    measured: Verdict,
-    *,
-    threshold_percent: float = 1,
-    scale: float = 1,
-    explained_percent: float = 0,
-    canaries_are_slower: bool = False,
-) -> Verdict:
-    return decide(
-        measured,
-        replace(measured, threshold_percent=threshold_percent),
-        scale=scale,
-        explained_percent=explained_percent,
-        canaries_are_slower=canaries_are_slower,
-        min_slowdown_percent=1,
+def compared(change_percent: float, *again_percent: float, **fields: object) -> ComparedTest:
+    """A test that differs from QUIET by this much, and by ``again_percent`` when it was measured again."""
+    first, *others = ([0.1 * (1 + percent / 100)] * 3 for percent in (change_percent, *again_percent))
+    test = ComparedTest(
+        launch_medians_s=tuple(min([first, *others])),
+        records=QUIET,
+        first=first_verdict(
+            first,
+            list(QUIET.values()),
+            count=1,
+            false_alarms_percent=1,
+            min_slowdown_percent=1,
+            prior=WIDE,
+            each="a step",
+        ),
     )
+    return replace(test, **fields)  # type: ignore[arg-type]  # of the caller
+
+
+def decided(*tests: ComparedTest, canary_percent: float = 0, **fields: object) -> Decision:
+    """The first of these tests is ``0``. The canary's record is QUIET."""
+    times_s = [0.1 * (1 + canary_percent / 100)] * 3
+    run = MeasuredRun(
+        instance="rack-7",
+        tests={str(number): test for number, test in enumerate(tests)},
+        count=1,
+        canaries={CANARY: judge(times_s, list(QUIET.values()))},
+        of_machine=frozenset({CANARY}),
+    )
+    return decide(replace(run, **fields))  # type: ignore[arg-type]  # of the caller
+
+
+def verdict(decision: Decision) -> Verdict:
+    return decision.verdicts["0"]
 
 
 @pytest.mark.parametrize(("change_percent", "word"), [(20, "slower"), (-20, "faster")])
-def test_a_held_test_that_nothing_explains_keeps_its_direction(change_percent: float, word: str) -> None:
-    assert decided(held(change_percent)).word == word
+def test_an_open_test_that_nothing_explains_keeps_its_direction(change_percent: float, word: str) -> None:
+    decision = decided(compared(change_percent))
+    assert verdict(decision).word == word
+    assert decision.suspects == (["0"] if word == "slower" else [])
+    assert decision.failures == []
+
+
+@pytest.mark.parametrize("again_percent", [(1,), (20, 1)])
+def test_one_measurement_that_is_not_slower_is_enough(again_percent: tuple[float, ...]) -> None:
+    decision = decided(compared(20, *again_percent))
+    assert (verdict(decision).word, decision.suspects) == ("ok", [])
+    assert verdict(decided(compared(20, 21, 22))).word == "slower"
 
 
 @pytest.mark.parametrize("change_percent", [20, -20])
-@pytest.mark.parametrize(
-    ("scale", "why"), [(2.5, "vary 2.5 times as much as usual"), (1, "launches of the other tests")]
-)
-def test_a_change_within_the_threshold_that_all_tests_give_is_unclear(
-    change_percent: float, scale: float, why: str
-) -> None:
-    verdict = decided(held(change_percent), threshold_percent=30, scale=scale)
-    assert (verdict.word, verdict.threshold_percent) == ("unclear", 30)
-    assert why in verdict.reason
-    assert verdict.reason.endswith("so the threshold is 30.0 %")
+def test_a_change_no_larger_than_those_of_all_tests_is_unclear(change_percent: float) -> None:
+    others = [compared(change) for change in (-30, -22, -15, 15, 22, 30)]
+    found = verdict(decided(compared(change_percent), *others))
+    assert found.word == "unclear"
+    assert "; the changes of all tests vary " in found.reason
+    assert found.reason.endswith(f"so the threshold is {found.threshold_percent:.1f} %")
 
 
 def test_the_other_tests_narrow_no_threshold() -> None:
-    measured = held(20)
-    assert decided(measured).threshold_percent == measured.threshold_percent
+    test = compared(2)
+    narrow = replace(test, first=replace(test.first, threshold_percent=30))
+    assert (verdict(decided(narrow)).word, verdict(decided(narrow)).threshold_percent) == ("unclear", 30)
 
 
 def test_a_test_that_was_ok_becomes_unclear_and_never_slower() -> None:
-    measured = judge([0.102] * 3, QUIET)
-    assert measured.word == "ok"
-    assert decided(measured).word == "ok"
-    assert decided(measured, threshold_percent=30).word == "unclear"
+    assert verdict(decided(compared(2))).word == "ok"
+    wide = [compared(change) for change in (-30, -22, -15, 15, 22, 30)]
+    assert verdict(decided(compared(2), *wide)).word == "unclear"
+    late = compared(2, launch_medians_s=(0.2, 0.2, 0.2))
+    assert verdict(decided(late)).word == "ok"
 
 
-@pytest.mark.parametrize(("explained_percent", "word"), [(18, "unclear"), (5, "slower")])
-def test_what_the_machine_explains_is_unclear(explained_percent: float, word: str) -> None:
-    verdict = decided(held(20), explained_percent=explained_percent)
-    assert verdict.word == word
-    assert verdict.reason.endswith(f"; the machine explains {explained_percent}.0 %")
+@pytest.mark.parametrize(("canary_percent", "word"), [(19, "unclear"), (8, "slower")])
+def test_what_the_machine_explains_is_unclear_and_not_measured_again(canary_percent: float, word: str) -> None:
+    # Tests that share their launches count once.
+    tests = [compared(20, launch_medians_s=(0.12 * (1 + n / 1e6),) * 3) for n in range(6)]
+    decision = decided(*tests, canary_percent=canary_percent)
+    assert verdict(decision).word == word
+    assert f"; the machine explains {canary_percent}.0 %" in verdict(decision).reason
+    assert bool(decision.suspects) == (word == "slower")
+    assert "perf::machine[rack-7]" in [failure.test for failure in decision.failures]
 
 
 def test_slower_canaries_leave_a_test_of_few_unclear() -> None:
-    verdict = decided(held(20), canaries_are_slower=True)
-    assert verdict.word == "unclear"
-    assert verdict.reason.endswith("; with fewer than 5 tests it is unknown how much of it the machine explains")
+    found = verdict(decided(compared(20), canary_percent=50))
+    assert found.word == "unclear"
+    assert found.reason.endswith("; with fewer than 5 tests it is unknown how much of it the machine explains")
+
+
+def test_a_bare_transfer_is_explained_by_no_canary() -> None:
+    assert verdict(decided(compared(20, trains=False), canary_percent=50)).word == "slower"
 
 
 def test_other_work_leaves_a_slower_test_unclear_with_the_numbers() -> None:
-    verdict = with_other_work(held(20), 1, 2)
-    assert (verdict.word, verdict.exceeds) == ("unclear", True)
-    why = "; other processes used 1.0 of 2 cores in every measurement, which explains 183 %"
-    assert verdict.reason.endswith(why)
+    decision = decided(compared(20, others=(1, 2)))
+    assert (verdict(decision).word, verdict(decision).exceeds, decision.suspects) == ("unclear", True, ["0"])
+    assert verdict(decision).reason.endswith(
+        "; other processes used 1.0 of 2 cores in every measurement, which explains 183 %"
+    )
 
 
 def test_other_work_explains_no_more_than_it_takes() -> None:
     assert explained_by_others_percent(0.1, 2) == 0
     assert explained_by_others_percent(2, 2) < math.inf
-    slower = replace(held(400), word="slower")
-    assert with_other_work(slower, 1, 2).word == "slower"
+    assert verdict(decided(compared(400, others=(1, 2)))).word == "slower"
+
+
+def test_a_test_without_a_baseline_keeps_its_verdict() -> None:
+    new = judge([0.1], [])
+    decision = decided(compared(0, records={}, first=new), sensitivity_percent=1)
+    assert (verdict(decision), decision.failures) == (new, [])
+
+
+def test_a_run_that_could_find_little_fails() -> None:
+    (failure,) = decided(compared(2), sensitivity_percent=1).failures
+    assert failure.test == "perf::sensitivity[rack-7]"
+
+
+def test_an_open_test_of_an_interrupted_run_is_unclear() -> None:
+    first = compared(20).first
+    assert is_open(first)
+    assert interrupted(first).word == "unclear"
+    assert interrupted(first).reason.startswith("interrupted, not measured again: slower by 20.0 %")
+    assert not is_open(UNJUDGED)

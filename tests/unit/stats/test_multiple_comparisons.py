@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fixtures.matrix.configs import CONFIGS, FEEDS
-from fixtures.stats.multiple_comparisons import LEVEL, candidates_for_best
+from fixtures.stats.multiple_comparisons import candidates_for_best
+from fixtures.stats.thresholds import BEST_LEVEL
 
 RECORDS = Path(__file__).parents[3] / "baselines"
 
@@ -78,8 +79,8 @@ def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(spre
     noise = 0.02 * random.standard_normal((RUNS, len(spreads), launches)) * np.array(spreads)[:, None]
     rank_set = 0.1 * random.standard_normal((RUNS, 1, launches))
     called = sum(len(candidates_for_best(run)) == 1 for run in np.exp(noise + rank_set).tolist())
-    # LEVEL plus three standard errors.
-    assert called / RUNS <= LEVEL + 3 * (LEVEL * (1 - LEVEL) / RUNS) ** 0.5
+    # BEST_LEVEL plus three standard errors.
+    assert called / RUNS <= BEST_LEVEL + 3 * (BEST_LEVEL * (1 - BEST_LEVEL) / RUNS) ** 0.5
 
 
 @pytest.mark.parametrize(("ahead", "least"), [(0.001, 0.0), (0.01, 0.8)])
@@ -89,7 +90,7 @@ def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: 
     noise[:, 0] -= ahead
     groups = [candidates_for_best(run) for run in np.exp(noise).tolist()]
     assert sum(group == [0] for group in groups) / 500 >= least
-    assert sum(0 not in group for group in groups) / 500 <= LEVEL
+    assert sum(0 not in group for group in groups) / 500 <= BEST_LEVEL
 
 
 def records() -> Iterator[tuple[str, dict[str, list[float]]]]:

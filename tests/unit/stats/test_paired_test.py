@@ -23,8 +23,8 @@ def test_the_threshold_follows_the_formula() -> None:
         ([0.3, 0.31, 0.29], "slower"),
         ([-0.3, -0.31, -0.29], "faster"),
         ([0.0] * 20, "ok"),
-        ([0.02, 0.0, 0.01], "undecided"),
-        ([0.02], "undecided"),
+        ([0.02, 0.0, 0.01], "unclear"),
+        ([0.02], "unclear"),
     ],
 )
 def test_each_kind_of_change_has_its_word(differences: list[float], word: str) -> None:
@@ -93,7 +93,7 @@ def test_while_the_prior_is_unknown_the_pairs_must_be_significant_without_it() -
     differences = [0.08, 0.03, 0.07]
     s = stats.sem(differences)
     alone, (low, _) = judge_pairs(differences, looks=8)
-    assert alone.word == "undecided"
+    assert alone.word == "unclear"
     assert alone.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 8, 2) * s))
     assert alone.p_value == pytest.approx(stats.t.sf(0.06 / s, 2))
     assert low == pytest.approx(100 * math.expm1(0.06 - stats.t.ppf(0.975, 2) * s))
@@ -102,11 +102,11 @@ def test_while_the_prior_is_unknown_the_pairs_must_be_significant_without_it() -
 
 def test_the_threshold_of_two_contradicting_pairs_is_bounded() -> None:
     verdict, (low, high) = judge_pairs([0.5, -0.5], looks=8, false_alarms_percent=1e-6)
-    assert verdict.word == "undecided"
+    assert verdict.word == "unclear"
     assert verdict.threshold_percent == pytest.approx(999_900)
     assert -100 < low < 0 < high < 1e7
 
 
 def test_one_pair_decides_only_if_the_prior_is_known() -> None:
-    assert judge_pairs([0.3])[0].word == "undecided"
+    assert judge_pairs([0.3])[0].word == "unclear"
     assert judge_pairs([0.3], prior=Prior(known=True))[0].word == "slower"

@@ -7,21 +7,8 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from fixtures.stats.prior import (
-    FLOOR,
-    MAX_DEGREES,
-    MIN_TESTS,
-    WIDE,
-    Kind,
-    Launches,
-    Prior,
-    Spread,
-    fit,
-    launch_variance,
-    launches_of,
-    maximise,
-    wide,
-)
+from fixtures.stats.prior import WIDE, Kind, Launches, Prior, Spread, fit, launch_variance, launches_of, maximise, wide
+from fixtures.stats.thresholds import FLOOR, PRIOR_DEGREES, PRIOR_TESTS
 from fixtures.stats.verdict import LogChange, change_of, judge, run_scale
 
 KIND = Kind(on_gpu=True)
@@ -63,8 +50,8 @@ def test_tests_that_vary_alike_give_many_degrees_of_freedom_and_others_few() -> 
     unlike = fit([spread for k in range(300) for spread in spreads(1, between=0.02 * 4 ** (k % 3 - 1), seed=k)])
     assert alike is not None
     assert unlike is not None
-    assert unlike.degrees < 3 < MAX_DEGREES < alike.degrees
-    assert prior_of(spreads(300, between=0.02)).degrees == MAX_DEGREES
+    assert unlike.degrees < 3 < PRIOR_DEGREES < alike.degrees
+    assert prior_of(spreads(300, between=0.02)).degrees == PRIOR_DEGREES
 
 
 def test_a_few_tests_that_were_made_faster_between_two_records_change_the_prior_little() -> None:
@@ -93,7 +80,7 @@ def test_an_instance_noisier_than_the_others_has_a_larger_prior_than_they_would_
 
 
 def test_too_few_tests_leave_it_to_the_wide_prior() -> None:
-    assert fit(spreads(MIN_TESTS - 1, between=0.01)) is None
+    assert fit(spreads(PRIOR_TESTS - 1, between=0.01)) is None
     assert judge([0.1], [[0.1]]).threshold_percent == judge([0.1], [[0.1]], prior=WIDE).threshold_percent
 
 
