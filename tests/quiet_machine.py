@@ -5,7 +5,7 @@ import math
 
 def pytest_configure() -> None:
     """For the rest of this process."""
-    from fixtures.session import disturbance  # here and not at the top: pytest loads its plugins first
+    from fixtures.records import disturbance  # here and not at the top: pytest loads its plugins first
     from fixtures.stats import decision
 
     for name in ("MIN_JUMP_PERCENT", "MIN_HOST_JUMP_PERCENT", "MIN_SPREAD_PERCENT"):

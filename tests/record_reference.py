@@ -42,12 +42,11 @@ class Key:
     kind: Any
     always: bool
     meaning: str
-    since: int
 
     @property
     def unit(self) -> str:
         """From the end of its name; of numbers only."""
-        return next((unit for ending, unit in _UNITS.items() if self.name.endswith(ending)), "")
+        return next((f", {unit}" for ending, unit in _UNITS.items() if self.name.endswith(ending)), "")
 
 
 def keys_of(part: type) -> list[Key]:
@@ -64,14 +63,12 @@ def keys_of(part: type) -> list[Key]:
             continue
         if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
             raise ValueError(f"{part.__name__}.{name} has no text below it")
-        meaning, _, since = str(text.value.value).partition("; since schema ")
         found.append(
             Key(
                 name=name,
                 kind=fields[name].type,
                 always=is_promised(fields[name]),
-                meaning=meaning,
-                since=int(since or "1"),
+                meaning=str(text.value.value),
             )
         )
     return found
@@ -129,10 +126,10 @@ def tables() -> str:
     lines: list[str] = []
     for part in parts():
         lines += ["", f"### {_title(part)}", "", *(inspect.getdoc(part) or "").splitlines(), ""]
-        lines += ["| key | type | unit | since | meaning |", "|---|---|---|---|---|"]
+        lines += ["| key | type | meaning |", "|---|---|---|"]
         for key in keys_of(part):
             name = f"**{key.name}**" if key.always else key.name
-            lines.append(f"| {name} | {in_words(key.kind)} | {key.unit} | {key.since} | {key.meaning} |")
+            lines.append(f"| {name} | {in_words(key.kind)}{key.unit} | {key.meaning} |")
     return "\n".join(lines)
 
 

@@ -41,7 +41,7 @@ def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
 # As tests/quiet_machine.py: a busy machine must neither keep the record out of the baselines nor explain a slowdown.
 QUIET = """
-from ddp_perf.session import disturbance
+from ddp_perf.records import disturbance
 from ddp_perf.stats import decision
 
 decision.OTHER_WORK_SHARE = float("inf")

@@ -9,9 +9,9 @@ import pytest
 
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
+from fixtures.records.canary_times import host_change
 from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes
-from fixtures.session.host_change import host_change
 from fixtures.stats.common_shift import ComparedTest
 from fixtures.stats.decision import MeasuredRun, decide, first_verdict
 from fixtures.stats.prior import Kind, Row, launches_of
@@ -87,8 +87,9 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         )
         (times,) = np.exp(seen.host[number])
         host = host_change(
-            CanaryTimes(world="8gpu", before_s={HOST: list(times[-1, 0])}, after_s={HOST: list(times[-1, 1])}),
+            [{HOST: list(look)} for look in times[-1]],
             [{"8gpu": {HOST: list(record.flat)}} for record in times[:-1]],
+            world="8gpu",
             min_slowdown_percent=1,
         )
         assert host is not None

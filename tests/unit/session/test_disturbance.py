@@ -11,7 +11,7 @@ from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement
 from fixtures.report.conclusion import conclusion
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.disturbance import disturbances
+from fixtures.session.run_record import disturbances_of
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, launch, measured, report_of
@@ -54,21 +54,21 @@ def test_steps_that_the_host_limits_are_no_evidence() -> None:
 
 def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
     run = with_canary(run_of(1.001, 1.001), [1.0, 1.01, 1.02], [1.1, 1.11, 1.12])
-    assert disturbances(run) == []
+    assert disturbances_of(run) == []
     assert conclusion(report_of(run)).best[0].text.startswith("static_graph_bucket_view, 16.66 steps/s")
 
 
 @pytest.mark.parametrize(("times", "evidence"), [(1.0, 1), (1e-5, 0)])
 def test_a_canary_that_jumps_is_named_unless_it_is_very_short(times: float, evidence: int) -> None:
     before_s, after_s = ([times * value for value in values] for values in ([1.5, 1.51, 1.52], [1.0, 1.01, 1.02]))
-    assert len(disturbances(with_canary(run_of(1.001, 1.001), before_s, after_s))) == evidence
+    assert len(disturbances_of(with_canary(run_of(1.001, 1.001), before_s, after_s))) == evidence
 
 
 @pytest.mark.parametrize(("after_s", "evidence"), [([6.29e-3, 6.28e-3], 0), ([8.0e-3, 8.1e-3], 1)])
 def test_the_time_of_launching_kernels_may_vary_more(after_s: list[float], evidence: int) -> None:
     """The first: a quick run on one quiet H200."""
     run = with_canary(run_of(1.001, 1.001), [4.95e-3, 4.80e-3], after_s, HOST)
-    assert len(disturbances(run)) == evidence
+    assert len(disturbances_of(run)) == evidence
 
 
 @pytest.mark.parametrize(("sm_percent", "evidence"), [(60, True), (1, False), (None, False)])
@@ -80,12 +80,12 @@ def test_a_process_that_uses_a_gpu_all_the_time_is_named(sm_percent: int | None,
     launches = tuple(replace(one, gpu_state=state) for one in judged.measurement.launches)
     run.measured["bf16"] = replace(judged, measurement=replace(judged.measurement, launches=launches))
     expected = "another process (pid 522) used up to 60 % of a GPU's SMs in 1 of 6 tests"
-    assert disturbances(run) == ([expected] if evidence else [])
+    assert disturbances_of(run) == ([expected] if evidence else [])
 
 
 def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config_is_best() -> None:
     run = run_of(1.1, 1.005)
-    (line,) = disturbances(run)
+    (line,) = disturbances_of(run)
     assert line == "launches differ by 6.7 % (0.4 % in the records), median of 6 tests"
     assert conclusion(report_of(run)).best[0].text.startswith("none, the run was disturbed; ")
 
@@ -94,25 +94,25 @@ def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config
 def test_launches_as_far_apart_as_in_the_records_or_close_anyway_are_no_evidence(
     spread: float, recorded: float
 ) -> None:
-    assert disturbances(run_of(spread, recorded)) == []
+    assert disturbances_of(run_of(spread, recorded)) == []
 
 
 def test_fewer_than_five_tests_with_records_are_no_evidence() -> None:
     run = run_of(1.1, 1.005)
     for name in CONFIGS[:2]:
         del run.history[SETTINGS.instance][name]
-    assert disturbances(run) == []
+    assert disturbances_of(run) == []
 
 
 @pytest.mark.parametrize(("after_s", "change"), [([1.5, 1.51, 1.52], "50 % slower"), ([0.7, 0.71, 0.7], "30 % faster")])
 def test_a_canary_that_jumps_within_the_run_is_named(after_s: list[float], change: str) -> None:
     run = with_canary(run_of(1.001, 1.001), [1.0, 1.005, 1.01], after_s)
-    assert disturbances(run) == [f"copy {change} from the first test to the last"]
+    assert disturbances_of(run) == [f"copy {change} from the first test to the last"]
 
 
 def test_a_canary_whose_launches_differ_as_much_has_not_jumped() -> None:
-    assert disturbances(with_canary(run_of(1.001, 1.001), [1.0, 2.0, 1.5], [2.2, 3.0, 1.4])) == []
+    assert disturbances_of(with_canary(run_of(1.001, 1.001), [1.0, 2.0, 1.5], [2.2, 3.0, 1.4])) == []
 
 
 def test_an_interrupted_run_has_no_last_times() -> None:
-    assert disturbances(with_canary(run_of(1.001, 1.001), [1.0, 1.0, 1.0], [])) == []
+    assert disturbances_of(with_canary(run_of(1.001, 1.001), [1.0, 1.0, 1.0], [])) == []

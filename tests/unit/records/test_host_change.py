@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.canary_names import HOST
-from fixtures.records.canary_times import LaunchTimes
+from fixtures.records.canary_times import LaunchTimes, host_change
 from fixtures.records.measurement import was_limited
 from fixtures.records.schema import TestRecord
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.host_change import host_change
 from fixtures.stats.decision import explained_by_host
 from fixtures.stats.verdict import Verdict
 
@@ -25,7 +24,7 @@ def looks(*slower_percent: float) -> CanaryTimes:
 
 
 def change(now: CanaryTimes, *records: dict[str, LaunchTimes]) -> Verdict | None:
-    return host_change(now, records, min_slowdown_percent=1)
+    return host_change(now.measurements, records, world=now.world, min_slowdown_percent=1)
 
 
 @pytest.mark.parametrize(("records", "percent"), [(1, 40), (3, 35)])
