@@ -1,22 +1,15 @@
 """Scripts of different style, unchanged, and what goes wrong in one: real ranks that run them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from fixtures.extras.script.request import ScriptRequest, ScriptResult
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
-from fixtures.launch.rank_set import SCRIPT
-from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
-
-SCRIPTS = Path(__file__).parent.parent / "scripts"
-STEPS, WARMUP = 6, 4
+from tests.extras.script.conftest import SCRIPTS, STEPS, Run
 
 # A script with a step to fill in.
 TRAINING = """
@@ -34,31 +27,6 @@ TRAINING = """
         model(torch.randn(4, 8)).sum().backward()
         optimizer.step()
 """
-
-# Runs a script under a config and returns the results of its ranks.
-Run = Callable[..., list[ScriptResult]]
-
-
-@pytest.fixture(scope="module")
-def sets() -> Iterator[RankSets]:
-    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
-    yield sets
-    sets.close()
-
-
-@pytest.fixture
-def run(sets: RankSets) -> Run:
-    def run(script: Path, config: str = "as_written", world: str = "2cpu", **more: Any) -> list[ScriptResult]:
-        (ranks,) = sets.of(INTERCONNECTS["native"], code=frozenset({SCRIPT}))
-        request = ScriptRequest(
-            workload="x", config=config, world=world, path=str(script), steps=STEPS, warmup=WARMUP, **more
-        )
-        try:
-            return [cast(ScriptResult, one) for one in ranks.ask(parse_world(world), request, doing=config)]
-        finally:
-            ranks.close(patience_s=0)
-
-    return run
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""``pytest perf --script`` from its command line to its record, with real ranks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Outcome, pytest_perf
+from tests.extras.script.conftest import SCRIPTS
+
+PLAIN = f"--script={SCRIPTS / 'plain.py'} --width 64 --epochs 9"
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("storage")
+
+
+@pytest.fixture(scope="module")
+def recorded(storage: Path) -> Outcome:
+    length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=all", "--benchmark-save=x")
+    return pytest_perf(storage, "perf", PLAIN, *length, f"--benchmark-json={storage.with_suffix('.json')}")
+
+
+def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storage: Path) -> None:
+    assert recorded.exit_code == 0, recorded.output
+    record = json.loads(storage.with_suffix(".json").read_text())
+    tests = {one["extra_info"]["config"]: one["extra_info"] for one in record["benchmarks"]}
+    assert tests.keys() == {"single", "as_written", "ddp_default", "bucket_10mb", "bf16", "no_comm"}
+    assert all(one["breakdown_ms"]["compute"] > 0 for one in tests.values())
+    assert list(record["scripts"].values()) == ["tests/extras/script/scripts/plain.py --width 64 --epochs 9"]
+    assert tests["as_written"]["samples_per_step"] == 2 * 16
+    assert tests["as_written"]["gradient_error"] == 0
+    assert tests["bf16"]["gradient_error"] == pytest.approx(2.5e-3, rel=0.6)
+
+
+def test_the_run_says_what_the_script_trains(recorded: Outcome) -> None:
+    assert "trains Sequential, 0.0 M parameters" in recorded.output
+    assert "DDP(bucket_cap_mb=1), hook none, AdamW" in " ".join(recorded.output.split())
+    assert "each launch runs it from its start to step 14" in recorded.output
+
+
+def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:
+    length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=none", "--min-slowdown=90")
+    again = pytest_perf(storage, "perf", PLAIN, "-k", "as_written", *length)
+    assert "no baseline" not in again.output
+    assert "1 measured test" in again.output
+
+
+def test_quick_measures_three_configs_once(storage: Path) -> None:
+    listed = pytest_perf(storage, "perf", PLAIN, "--quick", "--collect-only", "-q")
+    assert sorted(test.rpartition("-")[2].rstrip("]") for test in listed.test_ids) == ["as_written", "bf16", "no_comm"]
+    assert "1 launches of 6 + up to 8 steps" in pytest_perf(storage, "perf", PLAIN, "--quick", "--collect-only").output
+
+
+def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> None:
+    listed = pytest_perf(storage, "perf/test_script.py", PLAIN, "--collect-only", "-q")
+    configs = {test.rpartition("cpu-")[2].rstrip("]") for test in listed.test_ids}
+    assert {"powersgd_rank1", "bucket_25mb", "static_graph", "as_written"} <= configs
+    assert not any(config.startswith(("graph-", "compile-", "feed_", "fsdp", "accumulate")) for config in configs)
+
+
+def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
+    listed = pytest_perf(storage, "perf", "--collect-only", "-q")
+    assert not any("test_script" in test for test in listed.test_ids)

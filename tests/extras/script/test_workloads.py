@@ -1,0 +1,121 @@
+"""Scripts on the command line: their names, their secrets, wrong options; a config as a diff of the script."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fixtures.extras.script.launch_line import LaunchLine
+from fixtures.extras.script.workloads import workloads
+from fixtures.launch.processes import OnThisMachine
+from fixtures.matrix.configs import find_config
+from fixtures.session.options import CommandLine
+
+SOURCE = """\
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def main():
+    if rank is not None:
+        model = DDP(net, device_ids=[rank],
+                    bucket_cap_mb=100, find_unused_parameters=True)
+    train(model)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text(SOURCE)
+    return file
+
+
+def command_line(root: Path, **given: Any) -> CommandLine:
+    config = SimpleNamespace(rootpath=root, getoption=lambda name, default=None: given.get(name, default))
+    return CommandLine(config=config, gpus=(), starter=OnThisMachine())  # type: ignore[arg-type]
+
+
+def lines(root: Path, *texts: str, **given: Any) -> list[LaunchLine]:
+    found = workloads(command_line(root, script=list(texts), **given))
+    return [one.training for one in found.values() if isinstance(one.training, LaunchLine)]
+
+
+def test_the_name_is_made_of_path_and_arguments(script: Path, tmp_path: Path) -> None:
+    first, second = lines(tmp_path, f"{script} --width 768", f"{script} --width 512")
+    assert first.name.startswith("train_width_768_")
+    assert first.name != second.name
+    assert first.shown == "train.py --width 768"
+    assert first.arguments == ("--width", "768")
+
+
+def test_the_name_is_the_same_in_another_checkout(script: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "train.py").write_text(SOURCE)
+    assert lines(tmp_path, str(script))[0].name == lines(other, str(other / "train.py"))[0].name
+
+
+def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, f"{script} --api-key s3cr3t --hub_token=s3cr3t --width 8")
+    assert line.arguments[1] == "s3cr3t"
+    assert line.shown == "train.py --api-key '***' '--hub_token=***' --width 8"
+    assert "s3cr3t" not in line.name
+    (other,) = lines(tmp_path, f"{script} --api-key another --hub_token=s3cr3t --width 8")
+    assert other.name == line.name
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"script": ["no.py"]}, "--script 'no.py': there is no file no.py"),
+        ({"script": ["torchrun train.py"]}, "--script 'torchrun train.py': begin with the script"),
+        ({"script": ["'"]}, '--script "\'": No closing quotation'),
+        ({"script": [""]}, "--script '': "),
+        ({"script_env": ["A=1"]}, "--script-env is for a script: add --script"),
+        ({"script": ["train.py"], "workload": ["vit_l_32"]}, "--script with --workload"),
+        ({"script": ["train.py"], "precision": ["tf32"]}, "--script with --precision: the script decides"),
+        ({"script": ["train.py"], "tune": True}, "--script with --tune"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence(
+    given: dict[str, Any], says: str, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(pytest.UsageError) as error:
+        workloads(command_line(tmp_path, **given))
+    assert str(error.value).startswith(says)
+
+
+def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, str(script))
+    assert line.lines(find_config("bf16"), on_gpu=True) == (
+        "--- train.py",
+        "+++ train.py",
+        "@@ -4,4 +4,5 @@",
+        "     if rank is not None:",
+        "-        model = DDP(net, device_ids=[rank],",
+        "-                    bucket_cap_mb=100, find_unused_parameters=True)",
+        "+        model = DDP(net, device_ids=[rank], find_unused_parameters=True, bucket_cap_mb=2000, "
+        "static_graph=True, gradient_as_bucket_view=True)",
+        "+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook",
+        "+        model.register_comm_hook(None, bf16_compress_hook)",
+        "     train(model)",
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "model = wrap(model)\n",
+        "a = DistributedDataParallel(a)\nb = DistributedDataParallel(b)\n",
+        "model = DistributedDataParallel(model, **arguments)\n",
+        "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, hook)\n",
+        "not python at all (\n",
+    ],
+)
+def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, tmp_path: Path) -> None:
+    script.write_text(source)
+    (line,) = lines(tmp_path, str(script))
+    config = find_config("bucket_10mb")
+    assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
+    assert line.lines(find_config("as_written"), on_gpu=True) == ()
