@@ -18,7 +18,7 @@ from fixtures.matrix.lookup import NotFound
         ),
         ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
         ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
-        ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, any"),
+        ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, sum_in_float32, any"),
         ({"roundings": 3}, "roundings 3 is not one of 1, 2"),
         ({"promise": "block_scaled"}, "promise 'block_scaled' and relative_error need each other"),
         ({"relative_error": 0.1}, "promise 'block_scaled' and relative_error need each other"),
