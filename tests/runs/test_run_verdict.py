@@ -167,7 +167,7 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
     ((test, reason),) = now["failed"].items()
     assert test == f"perf::sensitivity[{now['instance']}]"
     assert reason.endswith(
-        "would have been found in half of the 5 tests, --sensitivity asks for 10 %: use a quiet machine, raise "
+        "would have been found in half of the 5 tests, --sensitivity requires 10 %: use a quiet machine, raise "
         "--launches, or record more nights"
     )
     assert f"FAILED {test}" in outcome.output

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fixtures.machine.transport import WrongTransport, check_interconnect, check_network_asked, transports
+from fixtures.machine.transport import WrongTransport, check_interconnect, check_requested_network, transports
 from fixtures.matrix.interconnects import INTERCONNECTS
 from tests import nccl_logs as logs
 
@@ -152,7 +152,7 @@ def test_a_world_in_one_machine_has_no_network_to_verify() -> None:
 
 
 def test_nccl_net_is_compared_with_the_network_in_the_log() -> None:
-    check_network_asked("ib", "IB")
-    check_network_asked(None, "Socket")
+    check_requested_network("ib", "IB")
+    check_requested_network(None, "Socket")
     with pytest.raises(WrongTransport, match=r"^NCCL_NET=IB did not take effect: NCCL uses the network Socket$"):
-        check_network_asked("IB", "Socket")
+        check_requested_network("IB", "Socket")
