@@ -71,7 +71,7 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
         "wire_dtype": "float32",
         "buckets": 1,
         "transport": {},
-        "gpu_state": {"launches": [None], "spoilers": []},
+        "gpu_state": {"launches": [None], "gpu_warnings": []},
     }
     assert {key: info[key] for key in expected} == expected
     assert info["fingerprint"] == {"pairs": {}, "connected": []}  # what a log of NCCL has
