@@ -1,4 +1,4 @@
-"""How long a run takes, as it says at its start and of the command to type next; how far an interrupted one came."""
+"""The expected duration of a run and of the next command, and the progress of an interrupted run."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def pytest_runtest_protocol(item):
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record of four measured tests, which says that they and a test of gradients took long."""
+    """A record of four measured tests, in which they and a test of gradients took long."""
     folder = tmp_path_factory.mktemp("storage")
     outcome = perf(folder, FILE, *STEADY, "--benchmark-save=first")
     assert outcome.exit_code == 0, outcome.output

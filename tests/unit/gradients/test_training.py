@@ -1,4 +1,4 @@
-"""What a lossy hook does to a loss, from the curves alone."""
+"""The effect of a lossy hook on a loss, from the curves alone."""
 
 import re
 from dataclasses import replace

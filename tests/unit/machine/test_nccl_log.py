@@ -1,4 +1,4 @@
-"""What NCCL chose, out of posted logs of each of its versions."""
+"""NCCL's choices, from posted logs of each of its versions."""
 
 import pytest
 from hypothesis import given

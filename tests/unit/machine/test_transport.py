@@ -1,4 +1,4 @@
-"""Transports out of NCCL's log, in the form of each of its versions that a GPU machine may still have."""
+"""Transports from NCCL's log, in the format of each version that a GPU machine may still have."""
 
 from collections import Counter
 
@@ -49,7 +49,7 @@ node:1:1 [0] NCCL INFO Channel 23/0 : 0[0] -> 1[6] via P2P/CUMEM
 node:2:2 [1] NCCL INFO Channel 00/0 : 1[6] -> 0[0] via P2P/CUMEM
 node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
 """
-# Said of GPUs that have it, also where no channel uses it.
+# Logged for GPUs that have it, also where no channel uses it.
 NVLS_UNUSED = """\
 node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0
 node:1:1 [0] NCCL INFO Connected NVLS tree

@@ -1,4 +1,4 @@
-"""A workload of a user's own that cannot be trained says so in one line, with the field that is wrong."""
+"""A user's own workload that cannot be trained gives one line with the wrong field."""
 
 from collections.abc import Iterator
 from contextlib import closing
