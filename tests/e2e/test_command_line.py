@@ -1,4 +1,4 @@
-"""The command line in processes of its own: how fast tests are listed, what a bad rank costs, an interrupted run."""
+"""The command line in separate processes: the time to list tests, the effect of a bad rank, an interrupted run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whole runs on live ranks: what is measured and profiled arrives in the record, in JUnit's file and in the tables."""
+"""Whole runs on live ranks: measurements and profiles arrive in the record, in JUnit's file and in the tables."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Baselines and pytest-benchmark's options on our records: saving, judging, comparing, and what must not be silent."""
+"""Baselines and pytest-benchmark's options on our records: saving, judging, comparing, and required warnings."""
 
 import json
 import re
