@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS
-from fixtures.ranks.hooks.quantised_all_to_all import QuantisedState, quantised_all_to_all_hook
+from fixtures.ranks.hooks.all_to_all import QuantisedState, quantised_all_to_all_hook
 
 # Name of a hook -> the scenario and the option that catch it.
 CAUGHT_BY: dict[str, tuple[str, str]] = {}

@@ -119,7 +119,7 @@ def bucketed(several_buckets: Profiled) -> Ledger:
 
 
 def test_each_all_reduce_has_its_bucket_with_every_parameter_in_one(bucketed: Ledger) -> None:
-    assert bucketed.apart is None
+    assert bucketed.mismatch is None
     names = [name for bucket in bucketed.buckets for name in bucket.parameters]
     model = find_workload("vit_tiny").model()
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
@@ -146,5 +146,5 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
 def test_a_hook_that_sends_several_collectives_a_bucket_is_not_reported_bucket_by_bucket(powersgd: Profiled) -> None:
     collectives = ledger(*powersgd)
     assert collectives is not None
-    assert collectives.apart == "3 collectives a step for 1 bucket"
+    assert collectives.mismatch == "3 collectives a step for 1 bucket"
     assert len(collectives.collectives) == 3

@@ -24,6 +24,7 @@ def wire(two_ranks: RankSets, config: str, *, buffer_bytes: int = 0) -> dict[str
     [
         ("ddp", 2 * GRADIENTS),
         ("bf16", GRADIENTS),
+        ("bf16_all_to_all-bucket_25mb", GRADIENTS),
         ("fp16", GRADIENTS),
         ("bucket_10mb", 2 * GRADIENTS),
         ("fsdp2_one", 3 * GRADIENTS),

@@ -66,7 +66,7 @@ def test_buckets_of_many_tests_are_not_listed_but_how_to_see_them_is(advised: tu
     assert "the collectives of a step of" not in advised[1].output
     for config in ("ddp", "ddp_default"):
         ledger = info_of(advised[0], f"test_throughput[wide-2cpu-{config}]")["ledger"]
-        assert "apart" not in ledger
+        assert "mismatch" not in ledger
         assert len(ledger["buckets"]) == len(STEPS["wide"][config].buckets)
 
 

@@ -1,4 +1,4 @@
-"""What NVML said before and after launches, and what of it spoils a number."""
+"""GPU states before and after launches, from NVML, and the warnings about them."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ FINE = Reading(
     sm_mhz=1980,
     max_sm_mhz=1980,
     reasons=(),
-    held_s={"power cap": 100.0, "thermal slowdown": 0.0},
+    throttled_s={"power cap": 100.0, "thermal slowdown": 0.0},
     temperature_c=60,
     energy_j=1000.0,
     others=(),
@@ -37,7 +37,7 @@ def around(*after: Reading, before: Reading = FINE, lasted_s: float = 4) -> Laun
 
 
 def said(*launches: LaunchState) -> list[tuple[str, str]]:
-    return [(spoiler.kind, spoiler.says) for spoiler in gpu_warnings(launches)]
+    return [(warning.kind, warning.message) for warning in gpu_warnings(launches)]
 
 
 def test_nothing_is_reported_about_gpus_that_are_fine() -> None:
@@ -52,13 +52,13 @@ def test_nothing_is_reported_about_what_nvml_does_not_support() -> None:
     ("after", "kind", "says"),
     [
         pytest.param(
-            replace(FINE, held_s={"power cap": 101.0, "thermal slowdown": 0.1}),
+            replace(FINE, throttled_s={"power cap": 101.0, "thermal slowdown": 0.1}),
             "throttled",
             "GPU 0: power cap 25 % of the time",
             id="power",
         ),
         pytest.param(
-            replace(FINE, held_s={"power cap": 100.0, "thermal slowdown": 3.0}),
+            replace(FINE, throttled_s={"power cap": 100.0, "thermal slowdown": 3.0}),
             "throttled",
             "GPU 0: thermal slowdown 75 % of the time",
             id="heat-in-the-window",
@@ -91,8 +91,10 @@ def test_what_spoils_a_number_is_reported(after: Reading, kind: str, says: str) 
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param(replace(FINE, held_s={"power cap": 100.1, "thermal slowdown": 0.0}), id="a-moment-of-power-cap"),
-        pytest.param(replace(FINE, held_s={"reliability": 4.0}), id="a-counter-that-was-not-there-before"),
+        pytest.param(
+            replace(FINE, throttled_s={"power cap": 100.1, "thermal slowdown": 0.0}), id="a-moment-of-power-cap"
+        ),
+        pytest.param(replace(FINE, throttled_s={"reliability": 4.0}), id="a-counter-that-was-not-there-before"),
         pytest.param(replace(FINE, sm_mhz=1935), id="clocks-a-step-below"),
         pytest.param(replace(FINE, sm_mhz=345, reasons=("idle",)), id="idle-clocks"),
         pytest.param(replace(FINE, sm_mhz=345, reasons=None), id="perhaps-idle-clocks"),
@@ -109,14 +111,14 @@ def test_what_is_usual_is_not_said(after: Reading) -> None:
 
 def test_another_process_is_reported_before_what_it_may_cause() -> None:
     other = OtherProcess(pid=4711, memory_bytes=9, sm_percent=37)
-    slowed = replace(FINE, held_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
+    slowed = replace(FINE, throttled_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
     launches = around(slowed, FINE), around(FINE, replace(slowed, others=(other,)))
     assert [kind for kind, _ in said(*launches)] == ["neighbour", "throttled", "clocks"]
 
 
 def test_gpus_and_launches_share_a_remark_with_the_worst_number() -> None:
-    hot = replace(FINE, held_s={"power cap": 101.0, "thermal slowdown": 0.0})
-    hotter = replace(FINE, held_s={"power cap": 102.0, "thermal slowdown": 0.0})
+    hot = replace(FINE, throttled_s={"power cap": 101.0, "thermal slowdown": 0.0})
+    hotter = replace(FINE, throttled_s={"power cap": 102.0, "thermal slowdown": 0.0})
     assert said(around(hot, hot, FINE, hotter), around(hot, FINE, FINE, hot)) == [
         ("throttled", "GPU 0-1,3: power cap 50 % of the time")
     ]
@@ -131,7 +133,7 @@ def test_a_launch_is_recorded_in_json() -> None:
     state = around(replace(FINE, sm_mhz=1410, energy_j=1400.0, others=(OtherProcess(pid=1),)))
     told = json.loads(json.dumps(json_of(LaunchReadings.of(state))))
     assert (told["before"]["sm_mhz"], told["after"]["sm_mhz"], told["mean_power_w"]) == (1980, 1410, 100)
-    assert told["held_percent"] == {"power cap": 0, "thermal slowdown": 0}
+    assert told["throttled_percent"] == {"power cap": 0, "thermal slowdown": 0}
     assert told["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
 
 

@@ -1,4 +1,4 @@
-"""What a hook claims: claims that mean nothing are refused."""
+"""Claims of a hook: contradictory claims are refused."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from fixtures.matrix.lookup import NotFound
         ),
         ({"promise": "mean"}, "promises the mean: it must specify its wire_dtype"),
         ({"wire_dtype": "fp16"}, "wire_dtype 'fp16' is not one of None, gradient, float64"),
-        ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, any"),
+        ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, sum_in_float32, any"),
         ({"roundings": 3}, "roundings 3 is not one of 1, 2"),
         ({"promise": "block_scaled"}, "promise 'block_scaled' and relative_error need each other"),
         ({"relative_error": 0.1}, "promise 'block_scaled' and relative_error need each other"),
@@ -37,5 +37,5 @@ def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str)
 
 
 def test_a_hook_that_is_not_there_is_reported() -> None:
-    with pytest.raises(NotFound, match="no hook named 'powersdg': there are none, allreduce"):
+    with pytest.raises(NotFound, match=r"no hook named 'powersdg', did you mean powersgd_rank4.: there are none"):
         find_hook("powersdg")

@@ -1,4 +1,4 @@
-"""What is measured: names are found, wrong ones are named, workloads are what they are said to be."""
+"""The matrix: lookup by name, messages for wrong names, and the properties of workloads."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -319,6 +319,7 @@ def test_halves_send_two_bytes_an_element_whatever_the_gradient() -> None:
         # 1003 elements on 3 ranks: 2 blocks of 256 codes and a scale in each share.
         ("int8_all_to_all", [((1000,), 4), ((3,), 2)], 2 * 3 * 2 * 2 * (256 + 4)),
         ("fp8_all_to_all", [((1536,), 4)], 2 * 3 * 2 * 2 * (256 + 4)),
+        ("bf16_all_to_all", [((1000,), 4), ((3,), 2)], 2 * 3 * 2 * 335 * 2),
     ],
 )
 def test_bytes_of_the_suites_hooks(hook: str, gradients: list[Gradient], expected: int) -> None:

@@ -1,4 +1,4 @@
-"""What a rank reports of an exception, and what its calls share."""
+"""The report of a rank on an exception, and the caches that its calls share."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Why a config got slower, from its record and now."""
+"""The cause of a slower config, from its record and this run."""
 
 from typing import Any
 
@@ -19,7 +19,10 @@ INFO: dict[str, Any] = {
     "transport": {"P2P/CUMEM": 16},
     "fingerprint": {"nccl": "2.28.9", "channels": 16, "nvls_channels": 16, "network": "IB", "gpudirect": True},
     "algorithms_percent": {"AllReduce": {"Ring/Simple": 97.0, "Tree/LL": 3.0}, "Broadcast": {"Ring/Simple": 100.0}},
-    "gpu_state": {"launches": [], "spoilers": [{"kind": "throttled", "says": "GPU 0: power cap 9 % of the time"}]},
+    "gpu_state": {
+        "launches": [],
+        "gpu_warnings": [{"kind": "throttled", "message": "GPU 0: power cap 9 % of the time"}],
+    },
     "wire_dtype": "bfloat16",
     "wire_bytes_per_step": 1000,
     "buckets": 2,
@@ -102,19 +105,19 @@ def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
     assert told in why(info)
 
 
-NEIGHBOUR = {"kind": "neighbour", "says": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
+NEIGHBOUR = {"kind": "neighbour", "message": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
 
 
 def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
-    worse = {"kind": "throttled", "says": "GPU 0: power cap 30 % of the time"}
-    now = {"gpu_state": {"launches": [], "spoilers": [worse, NEIGHBOUR]}}
-    assert why(now) == f"+12 ms a step; {NEIGHBOUR['says']}"
+    worse = {"kind": "throttled", "message": "GPU 0: power cap 30 % of the time"}
+    now = {"gpu_state": {"launches": [], "gpu_warnings": [worse, NEIGHBOUR]}}
+    assert why(now) == f"+12 ms a step; {NEIGHBOUR['message']}"
 
 
 def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
     old = snapshot({**BARE, "steps_per_s": 10.0}, {})
-    now = snapshot({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "spoilers": [NEIGHBOUR]}}, {})
-    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['says']}"
+    now = snapshot({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "gpu_warnings": [NEIGHBOUR]}}, {})
+    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['message']}"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What holds a machine back, by its own reports."""
+"""Limitations of a machine, by its own reports."""
 
 from dataclasses import replace
 from typing import Any
@@ -123,10 +123,10 @@ def test_a_canary_that_jumps_during_the_run_is_a_sign_of_a_neighbour(
 
 
 def test_warnings_about_the_gpus_are_limitations() -> None:
-    warnings = [GpuWarning(kind="neighbour", says="GPU 1: another process (pid 4711) uses 43 % of the SMs, 2.1 GB")]
+    warnings = [GpuWarning(kind="neighbour", message="GPU 1: another process (pid 4711) uses 43 % of the SMs, 2.1 GB")]
     assert said(environment(HALF, DEVICE), warnings=warnings) == [
         "pcie: the PCIe link is x8 of x16 (GPU 0)",
-        f"neighbour: {warnings[0].says}",
+        f"neighbour: {warnings[0].message}",
     ]
 
 

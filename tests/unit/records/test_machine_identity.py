@@ -18,7 +18,7 @@ AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 7
 
 def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The record of a test in a world of eight. after: the GPUs after each launch."""
-    launches = [{"lasted_s": 1.0, "before": {}, "after": gpus, "held_percent": {}} for gpus in after or (AT_WORK,)]
+    launches = [{"lasted_s": 1.0, "before": {}, "after": gpus, "throttled_percent": {}} for gpus in after or (AT_WORK,)]
     return {
         "workload": "vit_l_32",
         "launch_medians_s": [0.1],
@@ -26,7 +26,7 @@ def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
         "world_size": 8,
         "transport": {"P2P/CUMEM": 16},
         "fingerprint": {"nccl": "2.28.9", "nvls_channels": 0, "tuner": None, "network": "Socket"},
-        "gpu_state": {"launches": launches, "spoilers": []},
+        "gpu_state": {"launches": launches, "gpu_warnings": []},
         **more,
     }
 

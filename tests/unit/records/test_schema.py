@@ -89,8 +89,8 @@ def top(**values: object) -> Callable[[], dict[str, Any]]:
         (lambda: small(lossless=1), f"{DDP}: lossless is a int, not true or false"),
         (lambda: small(verdict={}), f"{DDP}: verdict has no word"),
         (
-            lambda: small(gpu_state={"launches": [], "spoilers": [{"kind": "clocks"}]}),
-            f"{DDP}: gpu_state.spoilers[0] has no says",
+            lambda: small(gpu_state={"launches": [], "gpu_warnings": [{"kind": "clocks"}]}),
+            f"{DDP}: gpu_state.gpu_warnings[0] has no message",
         ),
         (lambda: small(bucket_bytes=[1, None]), f"{DDP}: bucket_bytes[1] is a NoneType, not a whole number"),
         (lambda: small(spread_percent=10**400), f"{DDP}: spread_percent: Number out of range"),

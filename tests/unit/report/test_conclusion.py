@@ -1,4 +1,4 @@
-"""What a run says, from its record."""
+"""The conclusion of a run, from its record."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_run_without_baselines_finds_nothing() -> None:
 def test_a_quick_run_is_not_judged() -> None:
     record = h200() | {"quick": True}
     for info in infos(record).values():
-        info |= {"verdict": {"word": "no baseline"}, "asked": {"launches": 2, "steps": 8, "warmup": 6}}
+        info |= {"verdict": {"word": "no baseline"}, "requested": {"launches": 2, "steps": 8, "warmup": 6}}
     verdict = concluded(record).verdict
     assert verdict.text == "none, a quick run is not judged (2 launches of up to 8 steps) and finds no slowdown"
     assert (verdict.tone, concluded(record).sensitivity) == ("plain", None)

@@ -63,3 +63,11 @@ def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> 
 def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
     listed = pytest_perf(storage, "perf", "--collect-only", "-q")
     assert not any("test_script" in test for test in listed.test_ids)
+
+
+def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Path) -> None:
+    script, starts = tmp_path / "train.py", tmp_path / "starts"
+    script.write_text(f"print('started', file=open({str(starts)!r}, 'a'))")
+    outcome = pytest_perf(storage, "perf", f"--script={script}", "-k", "ddp_default or no_comm", "--launches=1")
+    assert outcome.output.count("on 2cpu: train.py ended without a step of a torch.optim optimizer") >= 2
+    assert len(starts.read_text().splitlines()) == 2  # ranks
