@@ -1,4 +1,4 @@
-"""What stands beside a breakdown, from the figures of 8 H200."""
+"""The lines next to a breakdown, from the figures of 8 H200."""
 
 from dataclasses import replace
 

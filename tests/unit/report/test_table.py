@@ -1,4 +1,4 @@
-"""What a speed means beside the others, and the lines of the table, from measurements made by hand."""
+"""The comparison of a speed with the others, and the lines of the table, from measurements made by hand."""
 
 import subprocess
 import sys

@@ -39,7 +39,7 @@ CELLS = """(title) => {
 
 @dataclass(kw_only=True)
 class Opened:
-    """A page, what its console says, and the addresses that it asks for."""
+    """A page, the messages of its console, and the addresses that it requests."""
 
     page: Page
     console: list[str] = field(default_factory=list)
