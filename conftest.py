@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module. Extras have their list in fixtures/extras.
 
 They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
-(``start``, ``summary``), or the hook is marked tryfirst or trylast.
+(``start``, ``table``), or the hook is marked tryfirst or trylast.
 """
 
 import sys
@@ -51,7 +51,7 @@ pytest_plugins = (
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.report_option",
-    "fixtures.report.summary",
+    "fixtures.report.table",
     "fixtures.report.closing",
     *modules("plugin"),
 )

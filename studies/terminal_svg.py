@@ -1,6 +1,6 @@
-"""The annotated picture of the table in docs/start.md, drawn from the saved output of a run.
+"""The annotated picture of the table in docs/start.md, drawn from the record of a run.
 
-    python -m studies.terminal_svg docs/images/table.txt docs/images/table.svg
+    python -m studies.terminal_svg baselines/4x-nvidia-h200-nv18-shm/0003_vit.json docs/images/table.svg
 
 A new column of the table needs a sentence in ``MEANINGS``. The script ends with a message if a column of the output
 has no sentence there, or if the output lacks a column that is always shown.
@@ -13,7 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from fixtures.records.files import checked, read_record
+from fixtures.report.columns import table
+from fixtures.report.conclusion import conclusion
 from fixtures.report.config_columns import COLUMNS
+from fixtures.report.paragraphs import WIDTH, wrapped
+from fixtures.report.rows import Report, once
+
+# The rows of the table that the picture has room for.
+ROWS = (
+    *("bucket_10mb", "bucket_100mb", "ddp", "ddp_default", "static_graph_bucket_view", "bucket_view", "no_comm"),
+    *("bf16", "bf16-bucket_10mb", "bf16-bucket_25mb"),
+    *("powersgd_rank1", "powersgd_rank1-bucket_10mb", "powersgd_rank1_same_shape"),
+)
 
 # Title of a column that is shown without -v -> what it means, in one or two sentences.
 MEANINGS = {
@@ -47,6 +59,23 @@ class Column:
     title: str
     start: int
     end: int
+
+
+def output_of(record: Path) -> str:
+    """What the terminal shows at the end of this run, with only ROWS of its first table."""
+    report = Report(record=checked(read_record(record)))
+    (group, rows), says = next(iter(report.tables.items())), conclusion(report)
+    lines = [
+        f'$ pytest perf -k "throughput or scaling or buckets" --interconnect {group.interconnect}',
+        "...",
+        group.title,
+        *table(COLUMNS, [row for row in once(rows)[0] if row.config in ROWS]),
+        "...",
+    ]
+    for finding in says.best:
+        lines += ["", f"{finding.config} in your training script:", *(f"    {line}" for line in finding.code)]
+    lines += ["", " in short ".center(WIDTH, "-")]
+    return "\n".join([*lines, *(line for one in says.lines for line in wrapped(f"{one.label}: {one.text}"))])
 
 
 def columns(lines: list[str]) -> tuple[int, list[Column]]:
@@ -173,11 +202,11 @@ def _notes(found: list[Column], top: float, width: float) -> tuple[list[str], fl
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
-        print("usage: python -m studies.terminal_svg OUTPUT.txt PICTURE.svg", file=sys.stderr)
+        print("usage: python -m studies.terminal_svg RECORD.json PICTURE.svg", file=sys.stderr)
         return 2
     source, target = map(Path, arguments)
     try:
-        picture = svg(source.read_text())
+        picture = svg(output_of(source))
     except ValueError as error:
         print(f"{source}: {error}", file=sys.stderr)
         return 1

@@ -134,7 +134,7 @@ def late_in_load(rank: int) -> Recording:
 def test_the_steps_of_torch_profiler_and_the_users_own_ranges_need_no_option(tmp_path: Path) -> None:
     outcome = explain(late_in_load(0).chrome(tmp_path / "rank0.json", world_size=1))
     assert outcome.exit_code == 0, outcome.errors
-    assert "phases on the device, ms: load 0.02, train 20.50" in outcome.output
+    assert "phases of rank 0 on the device, ms: load 0.02, train 20.50" in outcome.output
 
 
 def test_a_late_rank_is_named_with_the_phase_in_which_it_is_late(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_names_of_ranges_are_options(tmp_path: Path) -> None:
         recording.range("fwd+bwd", 100 * step + 10, 100 * step + 80)
         recording.run(GEMM, 1000 + 200 * step, 1150 + 200 * step, at=100 * step + 20)
     outcome = explain(recording.chrome(tmp_path / "theirs.json"), "--step", "train_iter_*", "--phase", "fwd*")
-    assert "phases on the device, ms: fwd+bwd 0.15" in outcome.output
+    assert "phases of rank 0 on the device, ms: fwd+bwd 0.15" in outcome.output
 
 
 @pytest.mark.parametrize(
