@@ -1,4 +1,4 @@
-"""The list of the suite's pytest plugins. To add one, add its module; those of extras are in fixtures/extras.
+"""The list of the suite's pytest plugins. To add one, add its module. Extras have their list in fixtures/extras.
 
 They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
 (``start``, ``summary``), or the hook is marked tryfirst or trylast.

@@ -64,7 +64,7 @@ def columns(lines: list[str]) -> tuple[int, list[Column]]:
         found.append(Column(title=" ".join(filter(None, words)), start=match.start(), end=match.end()))
     if missing := [column.title for column in found if column.title not in MEANINGS]:
         raise ValueError(f"no meaning for the column {missing[0]!r}: add it to MEANINGS")
-    always = [" ".join(column.header.split()) for column in COLUMNS if column.shown == "always"]
+    always = [" ".join(column.header.split()) for column in COLUMNS if column.shown == "always" and not column.rank]
     if missing := [title for title in always if title not in {column.title for column in found}]:
         raise ValueError(f"the output has no column {missing[0]!r}: save a newer one")
     return first, found

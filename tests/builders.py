@@ -1,4 +1,4 @@
-"""Measurements made by hand, for tests of what is made of them."""
+"""Measurements made by hand, for tests of tables, verdicts and records."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Commands run in forks of one warm process: each costs what it does, not the start of Python and its imports.
+"""Commands run in forks of one warm process, without the start of Python and its imports.
 
 ``perf`` and ``command`` are ``pytest_perf`` and ``run`` of command_line.py with fake ranks (fake_ranks.py). A run has a
 process of its own, so nothing that it changes reaches another. ``python -m tests.forked`` is the warm process: it takes
@@ -85,7 +85,7 @@ def _ask(asked: dict[str, Any]) -> int:
 
 @cache
 def _warm() -> subprocess.Popen[bytes]:
-    """Started when it is first asked; ends when its stdin does."""
+    """Started at its first request; ends when its stdin does."""
     variables = {**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}  # a fork has one thread
     return warm_process("tests.forked", variables=variables)
 
@@ -94,7 +94,7 @@ def _warm() -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Import what all runs import, then fork for each that is asked for."""
+    """Import the modules that all runs need, then fork for each request."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     import pytest
 

@@ -32,7 +32,7 @@ def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: fl
 
 
 def all_reduces(*durations_us: int) -> tuple[Collective, ...]:
-    """One after another, with nothing beside them."""
+    """One after another, with nothing at the same time."""
     starts_us = accumulate(durations_us, initial=0)
     return tuple(
         Collective(what="all_reduce", ns=1000 * us, start_ns=1000 * start_us, ready_ns=None, exposed_ns=1000 * us)

@@ -130,7 +130,7 @@ class Machines:
         return machine
 
     def _hold(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a process that holds new namespaces; it says so when it is in them."""
+        """Start a process that keeps new namespaces alive; it reports when it is in them."""
         process = subprocess.Popen([*command, "sh", "-c", "echo in; exec sleep infinity"], stdout=subprocess.PIPE)
         assert process.stdout is not None
         with process.stdout as said:

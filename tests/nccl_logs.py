@@ -1,4 +1,4 @@
-"""Lines of NCCL's logs as people have posted them: of each version the lines that say what it chose.
+"""Lines of posted NCCL logs: of each version the lines with its choices.
 
 As posted, but for prefixes of mpirun and log collectors, which are cut off, and names of machines, which are cut short
 where they are long. The version in a name is what the post says; with OR_NEAR it is told by the form of the lines.

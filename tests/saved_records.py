@@ -1,4 +1,4 @@
-"""Records that runs have left in files: what is in them, and how one is edited."""
+"""Records of runs in files: reading and editing."""
 
 import json
 from collections.abc import Callable
@@ -25,12 +25,12 @@ def ids_in(record: Record) -> list[str]:
 
 
 def infos(record: Record) -> dict[str, Record]:
-    """Test's name without its file -> what the record says of it."""
+    """Test's name without its file -> its entry in the record."""
     return {benchmark["name"]: benchmark["extra_info"] for benchmark in record["benchmarks"]}
 
 
 def only_info(file: Path) -> Record:
-    """What the record of a single test says of it."""
+    """The entry of a single test in the record."""
     (info,) = infos(read(file)).values()
     return info
 
@@ -44,5 +44,5 @@ def edit(storage: Path, change: Callable[[Record], object]) -> None:
 
 
 def forget_canaries(record: Record) -> None:
-    """A busy machine is to excuse nothing."""
+    """A busy machine must not explain a slowdown."""
     del record["canaries"]

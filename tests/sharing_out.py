@@ -4,8 +4,8 @@ One process runs what measures time or waits for the machine's lock, test after 
 to each other. The others run everything else, a file at a time, and the first joins in when it is done. xdist's own
 groups (``--dist loadgroup``) are not kept apart by pytest-xdist 3.8 with pytest 9.2.
 
-A test of live ranks that compares times has its file in ONE_BY_ONE, and so has a test of whole runs, unless nothing is
-measured in them or each has a network namespace, and with it a lock, of its own.
+ONE_BY_ONE has the file of each test of live ranks that compares times. It also has the tests of whole runs, unless they
+measure nothing or each has its own network namespace, and with it its own lock.
 """
 
 from xdist.scheduler import LoadScopeScheduling

@@ -1,4 +1,4 @@
-"""Workloads for the tests of the command line: one whose steps last as long as asked, and those that go wrong.
+"""Workloads for the tests of the command line: a workload with a chosen step time, and workloads that fail.
 
 They go wrong in rank 1 of a world of two, in step 5.
 torch is imported by the builders, so that runs which measure nothing are short.

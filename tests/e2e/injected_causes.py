@@ -1,4 +1,4 @@
-"""One cause at a time is injected into a config that has a baseline: which, how, and what the failed test's line says.
+"""Injected causes of a slowdown of a config with a baseline: the injection, and the line of the failed test.
 
 To inject another cause, write its workload in injected.py and give it an entry in ON_CPU or ON_GPUS.
 """
@@ -81,7 +81,7 @@ class Injections:
 # large bucket takes the cores from the ranks, and which part grows most is chance: its phase is what holds.
 ON_CPU = Injections(
     world="2cpu",
-    # What is slower is asked elsewhere: launches of the wide cells may lie apart by half on a busy machine.
+    # Other tests check the verdict: launches of the wide cells may differ by half on a busy machine.
     arguments=("--launches=1", "--steps=4", "--warmup=4", "--false-alarms=90", "--min-slowdown=50"),
     causes={
         "late rank": Injection(
@@ -189,8 +189,8 @@ ON_GPUS = Injections(
 
 @dataclass
 class Runs:
-    """The run without any cause, whose record is the baseline, and each kind of injected run when it is first asked
-    for."""
+    """The run without any cause, whose record is the baseline, and each kind of injected run, started at its first
+    use."""
 
     storage: Path
     injections: Injections
@@ -247,7 +247,7 @@ def _without_fingerprints(file: Path) -> None:
 
 
 def assert_named(runs: Runs, name: str) -> None:
-    """The test with this injection is slower, and its line names the cause at its place; the line is printed."""
+    """The test with this injection is slower, and its line names the cause at its position; the line is printed."""
     injection = runs.injections.causes[name]
     lines = runs.lines_of(name)
     assert lines is not None, f"{name} is not slower:\n{runs.of(injection.run).output}"

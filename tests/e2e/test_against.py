@@ -187,7 +187,7 @@ def test_a_folder_without_an_interpreter_says_what_was_looked_for(tmp_path: Path
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], str]:
-    """In place of an interpreter."""
+    """Replaces an interpreter."""
 
     def write(text: str) -> str:
         (tmp_path / "python").write_text(text)

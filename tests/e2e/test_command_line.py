@@ -73,7 +73,7 @@ def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
 
 @pytest.fixture(scope="module")
 def failures(bad_ranks: tuple[Outcome, Path]) -> dict[str, str | None]:
-    """Workload -> what JUnit's file says of its test's failure."""
+    """Workload -> message of its test's failure in JUnit's file."""
     cases = ElementTree.parse(bad_ranks[1] / "junit.xml").iter("testcase")
     return {case.get("name", "").partition("[")[2].partition("-")[0]: case.findtext("failure") for case in cases}
 
@@ -97,7 +97,7 @@ def test_a_bad_rank_costs_one_test(bad_ranks: tuple[Outcome, Path], failures: di
 def test_a_failure_names_rank_config_and_step(
     failures: dict[str, str | None], workload: str, headline: str, step: int, detail: str
 ) -> None:
-    """That a rank hangs is told in the same way: tests/ranks/test_rank_sets.py."""
+    """A hanging rank is reported in the same way: tests/ranks/test_rank_sets.py."""
     failure = failures[workload]
     assert failure is not None
     assert failure.splitlines()[0] == (f"launch 1 of ddp_default on 2cpu: rank 1 {headline} at step {step} (forward)")

@@ -83,7 +83,7 @@ class Perf:
         return [Heartbeat(page, 2).read(0).step for page in pages]
 
     def left(self) -> list[str]:
-        """What is there of it besides its output."""
+        """The traces of the run other than its output."""
         new = set(SHARED_MEMORY.iterdir()) - self._shared_memory
         return [
             *(f"process {pid}" for pid in self.processes()),

@@ -11,7 +11,7 @@ from tests.command_line import QUICK, ROOT, pytest_perf
 
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
-    """The example of docs/how-to/hook.md, run as it says: what was printed, and the record of its row."""
+    """The example of docs/how-to/hook.md, run by its command: its output, and the record of its row."""
     folder = tmp_path_factory.mktemp("own")
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/hook.md").read_text(), re.DOTALL)
     (folder / "my_project").mkdir()

@@ -26,7 +26,8 @@ TWO_RANKS = f"perf/test_scaling.py::{OF_TWO_RANKS}"
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are beside it."""
+    """A run saved where there was no baseline before, and its storage; JUnit's file and the traces are in the same
+    folder."""
     storage = tmp_path_factory.mktemp("first") / "baselines"
     chosen = (
         "(steady and (scaling and not bucket or bf16] or no_comm])) or all_reduce_1mb or 4mb or unprofilable-1cpu-ddp]"

@@ -1,4 +1,4 @@
-"""Hooks that deliver right gradients of usual sizes for a few steps, and do something else besides or later.
+"""Hooks that deliver right gradients of usual sizes for a few steps, and have a side effect then or later.
 
 To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``.
 UNUSUAL has sound hooks that every check here must pass.
@@ -34,7 +34,7 @@ UNUSUAL: list[Hook] = []
 
 
 def caught_by(check: Check, **claim: Any) -> Callable[[Mean], Hook]:
-    """claim: fields of Hook, hence Any; ``shapes``: of the parameters, in place of the usual ones."""
+    """claim: fields of Hook, hence Any; ``shapes``: of the parameters, instead of the usual ones."""
     shapes = claim.pop("shapes", None)
 
     def enter(mean: Mean) -> Hook:

@@ -1,4 +1,4 @@
-"""Code inside a rank for test_ddp_settings.py: the check of a config under which DDP was built as asked, or not."""
+"""Code inside a rank for test_ddp_settings.py: the check of a config on a DDP that was built for it, or for another."""
 
 import os
 from dataclasses import replace

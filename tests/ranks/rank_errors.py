@@ -1,4 +1,4 @@
-"""Code inside a rank: what a function raises, told instead of raised, so that the ranks live on for the next test.
+"""Code inside a rank: a function's exception as its result, so that the ranks live on for the next test.
 
 For functions that raise in every rank of the world; a rank that waits for one that has raised would wait on.
 """

@@ -22,7 +22,7 @@ CAPS = {
     "last_bucket_1mb-bucket_25mb": [1],
     "bucket_list-bucket_25mb": [1, 5],
 }
-# (config, changed fields, what the check says): DDP is built with the changed fields.
+# (config, changed fields, message of the check): DDP is built with the changed fields.
 IGNORED = [
     ("first_bucket_1mb-bucket_25mb", {"bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps of first_bucket_1mb"),
     ("last_bucket_1mb-bucket_25mb", {"bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps of last_bucket_1mb"),

@@ -40,7 +40,7 @@ def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, wor
 
 
 def test_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
-    """torch waits 5 s for each worker that was not told to end."""
+    """torch waits 5 s for each worker that got no signal to end."""
     trained(two_ranks, "just_starved", steps=1)
     began = time.monotonic()
     trained(two_ranks, "just_starved", steps=1)

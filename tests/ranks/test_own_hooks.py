@@ -84,7 +84,7 @@ def fed_back(two_ranks: RankSets, name: str, option: str = "bucket_1kb") -> list
 def test_error_feedback_that_loses_something_is_caught(two_ranks: RankSets, name: str) -> None:
     errors = fed_back(two_ranks, name)
     assert errors
-    assert all("what it leaves out does not come later" in line for line in errors)
+    assert all("the omitted part does not come later" in line for line in errors)
 
 
 @pytest.mark.parametrize("option", ["default", "bucket_1kb", "bucket_view_kept", "static_graph"])

@@ -16,7 +16,7 @@ MEASURED = [name for name in SHARDING if CONFIGS[name].why_not(WORLD, warmup=4) 
 
 @pytest.fixture(scope="module")
 def trained(two_ranks: RankSets) -> dict[str, list[dict[str, Any]]]:
-    """Config -> what each rank says."""
+    """Config -> the answer of each rank."""
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     return {
         config: ranks.run(

@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks: what ranks of the other build of ``--against`` answer.
+"""A plugin of pytest, next to fake ranks: the answers of ranks of the other build of ``--against``.
 
 A launch takes FACTOR times as long as one of this build, and every second one SPREAD times as long as the others. With
 CANNOT set they cannot train, for that reason.

@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks: every check of a hook finds it right, but that of what it sends.
+"""A plugin of pytest, next to fake ranks: every check of a hook passes, except the check of its traffic.
 
 With ``DDP_PERF_TESTS_WRONG`` in the environment, every check finds it wrong.
 """

@@ -1,6 +1,6 @@
-"""A plugin of pytest, beside fake ranks: the first LAUNCHES launches take twice as long.
+"""A plugin of pytest, next to fake ranks: the first LAUNCHES launches take twice as long.
 
-The pause before what seems slower is launched again is short.
+The pause before a slower test is launched again is short.
 """
 
 from dataclasses import replace

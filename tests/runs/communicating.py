@@ -1,4 +1,5 @@
-"""A plugin of pytest, beside fake ranks: workloads whose steps communicate as long as STEPS says, or wait for a loader.
+"""A plugin of pytest, next to fake ranks: workloads whose steps communicate for the times in STEPS, or wait for a
+loader.
 
 All of a step but its communication is compute, of which a config that communicates has SLOWED_MS more than one that
 does not, and REST_MS of idle.
@@ -23,7 +24,7 @@ SLOWED_MS, REST_MS = 1.0, 0.5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """What it has besides ALONE_MS, and how many layers are in each bucket."""
+    """Its time in addition to ALONE_MS, and the number of layers in each bucket."""
 
     exposed_ms: float = 0.0
     input_ms: float = 0.0

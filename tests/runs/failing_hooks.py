@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks: hooks of tests/hooks_for_tests.py raise, die or hang in some checks."""
+"""A plugin of pytest, next to fake ranks: hooks of tests/hooks_for_tests.py raise, die or hang in some checks."""
 
 from typing import Any
 

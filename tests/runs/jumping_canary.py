@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks of a world of one: canaries take twice as long after the tests as before."""
+"""A plugin of pytest, next to fake ranks of a world of one: canaries take twice as long after the tests as before."""
 
 from dataclasses import replace
 from itertools import count

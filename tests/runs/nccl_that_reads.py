@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks and fake GPUs: NCCL logs the variables that it reads, and some make it faster.
+"""A plugin of pytest, next to fake ranks and GPUs: NCCL logs the variables that it reads, and some make it faster.
 
 What it does not read is in ``UNREAD`` of the environment, separated by commas.
 """

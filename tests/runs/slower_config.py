@@ -1,4 +1,4 @@
-"""A plugin of pytest, beside fake ranks: one config is slower, one fails, and a signal comes before a launch.
+"""A plugin of pytest, next to fake ranks: one config is slower, one fails, and a signal comes before a launch.
 
 SLOWER, FAILING: names of configs. SLOW_LAUNCHES: so many launches of SLOWER are; all if it is not set.
 FAILS_AGAIN: the second launch of SLOWER fails.

@@ -36,12 +36,12 @@ def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
 
 
 def named_as_missing(outcome: Outcome) -> list[str]:
-    """What a run says at its end of each test that is in the baseline and should have run."""
+    """The closing lines of a run on each test that is in the baseline and should have run."""
     return listed(outcome, "in the baseline and selected, but not measured")
 
 
 def named_as_gone(outcome: Outcome) -> list[str]:
-    """What a run says at its end of each test that is in the baseline and does not exist any more."""
+    """The closing lines of a run on each test that is in the baseline and does not exist any more."""
     return listed(outcome, "in the baseline that this command does not run any more")
 
 
@@ -157,7 +157,7 @@ def test_a_storage_that_takes_no_file_ends_the_run_before_it_measures(tmp_path: 
 
 @pytest.fixture(scope="module")
 def slow(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    """A run five times slower than the first record, and a new test beside it, saved; its folder."""
+    """A run five times slower than the first record, with a new test, saved; its folder."""
     folder = tmp_path_factory.mktemp("slow")
     shutil.copytree(first[1], folder / "baselines")
     edit(folder / "baselines", forget_canaries)
@@ -178,7 +178,7 @@ def test_a_slower_test_fails_with_two_lines_and_no_traceback(slow: tuple[Outcome
     assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "2")
     (failure,) = suite.iter("failure")
     reason = r"slower by \d+\.\d % \(threshold 100\.0 %\): [\d.]+ ms a step, [\d.]+ ms in 1 record"
-    assert re.fullmatch(reason + r"\n\+\d+ ms a step\b.*", failure.text or "")  # the second line says why
+    assert re.fullmatch(reason + r"\n\+\d+ ms a step\b.*", failure.text or "")  # the second line has the reason
     assert f"\n{failure.text}\n" in outcome.output
     assert f"FAILED {SINGLE} - slower by" in outcome.output
     assert "Traceback" not in outcome.output + outcome.errors

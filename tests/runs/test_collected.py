@@ -1,4 +1,4 @@
-"""Which tests a command line collects, and what a run says of those that it leaves out."""
+"""The tests that a command line collects, and the lines of a run on the tests that it leaves out."""
 
 from pathlib import Path
 

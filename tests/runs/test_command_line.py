@@ -1,4 +1,4 @@
-"""The command line: which tests there are, what wrong input is told, what a run says."""
+"""The command line: the list of tests, messages for wrong input, and the output of a run."""
 
 import re
 import subprocess

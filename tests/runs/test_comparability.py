@@ -1,4 +1,4 @@
-"""A workload that is another one than its records: not compared, said once, and not saved among them."""
+"""A workload that differs from its records: not compared, reported once, and not saved among them."""
 
 import json
 import shutil

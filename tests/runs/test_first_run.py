@@ -1,4 +1,4 @@
-"""A run on GPUs of which other instances have records, and one where nothing has: what its end says, and its record.
+"""A run on GPUs with records of other instances, and a run without any record: their closing lines and records.
 
 NVML and the canaries are those of fake_gpus.py, the records the committed ones.
 """

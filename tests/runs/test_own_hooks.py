@@ -1,4 +1,4 @@
-"""A ``--hook`` that is none says what is wrong; one that breaks its promise is wrong in the tables and the record."""
+"""``--hook`` with an invalid hook is an error; a hook that breaks its promise is wrong in the tables and the record."""
 
 import json
 import re

@@ -82,7 +82,7 @@ def files_in(storage: Path) -> list[str]:
 
 
 def edited(source: Path, target: Path, change: Callable[[Record], Record | None]) -> Path:
-    """A copy of a record with a change: made in place, or another record in its stead."""
+    """A copy of a record with a change: an edit, or another record instead."""
     record = json.loads(source.read_text())
     target.write_text(json.dumps(change(record) or record))
     return target

@@ -1,4 +1,4 @@
-"""What looks slower is measured again: how often and when is shown by tests/unit/session/test_remeasure.py."""
+"""Remeasurement of slower tests in whole runs; tests/unit/session/test_remeasure.py shows how often and when."""
 
 import json
 from pathlib import Path

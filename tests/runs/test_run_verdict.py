@@ -1,4 +1,5 @@
-"""A run that is slower as a whole: what is excused, what is red at the end. The record is edited, the run is real."""
+"""A run that is slower as a whole: tests that the machine explains, and tests that fail at the end. The record is
+edited, the run is real."""
 
 import json
 import re
@@ -63,8 +64,8 @@ def judged_by(
     arguments: tuple[str, ...] = (),
     variables: dict[str, str] | None = None,
 ) -> tuple[Outcome, dict[str, Any]]:
-    """A run now against a record in which these tests and canaries took less by these factors, and the launches of each
-    test lie apart by ``apart`` to either side, which raises its threshold and no other; made with ``torch``. And
+    """A run now against a record in which these tests and canaries took less by these factors, made with ``torch``. The
+    launches of each test differ by the factor ``apart`` to either side, which raises its threshold and no other. And
     what it wrote."""
     storage = tmp_path / "baselines"
     shutil.copytree(recorded, storage)
@@ -167,7 +168,7 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
     ((test, reason),) = now["failed"].items()
     assert test == f"perf::sensitivity[{now['instance']}]"
     assert reason.endswith(
-        "would have been found in half of the 5 tests, --sensitivity asks for 10 %: use a quiet machine, raise "
+        "would have been found in half of the 5 tests, --sensitivity requires 10 %: use a quiet machine, raise "
         "--launches, or record more nights"
     )
     assert f"FAILED {test}" in outcome.output
@@ -219,7 +220,7 @@ def test_a_test_of_few_that_is_slower_with_flat_canaries_fails(recorded: Path, t
 
 
 def test_a_night_in_which_all_tests_differ_both_ways_fails_none(recorded: Path, tmp_path: Path) -> None:
-    """As on another kind of host: the spread of all changes says so."""
+    """As on another kind of host, which the spread of all changes shows."""
     storage = tmp_path / "baselines"
     shutil.copytree(recorded, storage)
     (file,) = storage.glob("*/*.json")

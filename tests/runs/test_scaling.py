@@ -1,4 +1,4 @@
-"""What a run of test_scaling says of many devices, in its table and its record."""
+"""A run of test_scaling on many devices: its table and its record."""
 
 import re
 

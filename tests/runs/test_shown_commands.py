@@ -27,7 +27,7 @@ NOT_RUN = {
     "pip install -e": "the same",
     "python -m fixtures bisect": "minutes of launches: tests/extras/bisect/runs/test_bisect_command.py",
 }
-# What a person puts in the place of a word, and where the documents' files are in this repository.
+# The text that a person puts for a word, and the paths of the documents' files in this repository.
 WORDS = {
     sys.executable: ("/path/to/other-venv/bin/python",),
     str(ROOT / "perf"): ("perf",),

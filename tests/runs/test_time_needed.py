@@ -1,4 +1,4 @@
-"""How long a run takes, as it says at its start and of the command to type next; how far an interrupted one came."""
+"""The expected duration of a run and of the next command, and the progress of an interrupted run."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def pytest_runtest_protocol(item):
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A record of four measured tests, which says that they and a test of gradients took long."""
+    """A record of four measured tests, in which they and a test of gradients took long."""
     folder = tmp_path_factory.mktemp("storage")
     outcome = perf(folder, FILE, *STEADY, "--benchmark-save=first")
     assert outcome.exit_code == 0, outcome.output
@@ -45,7 +45,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_a_record_a_run_says_that_it_estimates(tmp_path: Path) -> None:
     output = perf(tmp_path, FILE, *STEADY).output
-    assert re.search(r"^takes about \d+ s, estimated: no record of this instance says how long$", output, re.MULTILINE)
+    assert re.search(r"^takes about \d+ s, estimated: no record of this instance has the times$", output, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

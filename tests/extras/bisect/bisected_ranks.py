@@ -1,4 +1,4 @@
-"""A plugin of pytest: fake ranks whose steps last as long as the source of their side's ``my_job.training`` says.
+"""A plugin of pytest: fake ranks whose step time is a number in the source of their side's ``my_job.training``.
 
 So a bisection is as quick as its runs of pytest, and which commit is on which side decides what is found.
 """

@@ -17,7 +17,7 @@ def git(top: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Commits v0 to v4; v3 merges a branch of two commits; other is beside them."""
+    """Commits v0 to v4; v3 merges a branch of two commits; other is on a branch of its own."""
     top = tmp_path_factory.mktemp("history")
     git(top, "init", "--quiet", "--initial-branch=main")
     for number in range(3):

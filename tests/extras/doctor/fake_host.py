@@ -44,7 +44,7 @@ def write_host(root: Path, files: dict[str, str] | None = None) -> Path:
 
 
 def host(root: Path, *, shm_mb: int = 16_384) -> dict[str, str]:
-    """The environment of a run on this host. root: the folder that is read in place of /. shm_mb: free in /dev/shm."""
+    """The environment of a run on this host. root: the folder that is read instead of /. shm_mb: free in /dev/shm."""
     return {FAKE_HOST: json.dumps({"root": str(root), "shm_mb": shm_mb})}
 
 

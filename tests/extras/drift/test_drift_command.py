@@ -1,4 +1,4 @@
-"""The drift command over records in files: what it reads, what it says, and its exit codes."""
+"""The drift command over records in files: its input, its output, and its exit codes."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The place of a pytest among machines, from torchrun's variables."""
+"""The position of a pytest among machines, from torchrun's variables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a run says of torch's known bugs, and the reproducer of each."""
+"""The lines of a run on torch's known bugs, and the reproducer of each."""
 
 import inspect
 
@@ -28,7 +28,7 @@ def test_a_bug_that_is_gone_needs_no_advice() -> None:
     assert bug_lines([(BUG, False)], verbose=True) == ["0 of 1 known DDP bugs are in this build of torch"]
 
 
-# torch.distributed.optim of torch 2.11 says this of itself when it is imported.
+# torch.distributed.optim of torch 2.11 warns about itself when it is imported.
 @pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("bug", UPSTREAM_BUGS)
 def test_every_known_bug_has_a_reproducer(bug: str) -> None:

@@ -1,4 +1,4 @@
-"""What keeps a candidate of ``--tune`` from winning."""
+"""Gradient checks that exclude a candidate of ``--tune``."""
 
 from dataclasses import replace
 from typing import Any

@@ -192,7 +192,7 @@ def test_in_the_time_of_one_launch_the_default_is_measured(seed: int) -> None:
 
 
 def test_the_fastest_is_checked_and_named_even_if_the_time_is_over() -> None:
-    """Nothing slower that was checked earlier takes its place, and no reference does."""
+    """No slower candidate that was checked earlier replaces it, and no reference does."""
     step_s = {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 9: 0.5}
     launched: list[int] = []
     asked: list[int] = []

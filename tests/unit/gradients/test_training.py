@@ -1,4 +1,4 @@
-"""What a lossy hook does to a loss, from the curves alone."""
+"""The effect of a lossy hook on a loss, from the curves alone."""
 
 import re
 from dataclasses import replace
@@ -52,7 +52,7 @@ STATED = replace(MINE, loss_excess_percent=30)
         (
             MINE,
             measured(85, 20),
-            r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state what it costs with loss_exc",
+            r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state the cost with loss_exc",
         ),
         (MINE, measured(-12, 3), "-12.0 ± 3.0 % .* too large"),
         (STATED, measured(146, 30), "30 allowed"),

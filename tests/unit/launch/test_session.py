@@ -1,4 +1,4 @@
-"""A run's folder: what is left of killed runs is removed by the next, and a folder that cannot be used is named."""
+"""A run's folder: the next run removes the folders of killed runs, and names a folder that cannot be used."""
 
 import os
 import subprocess

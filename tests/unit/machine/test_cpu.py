@@ -90,7 +90,7 @@ def test_the_processes_of_this_run_are_no_load(kernel: Kernel) -> None:
 
 
 def test_a_live_process_is_load_unless_it_belongs_to_this_run() -> None:
-    """On the kernel of this machine: the process itself says when it has burnt enough."""
+    """On the kernel of this machine: the process itself reports when it has burnt enough."""
     burn = "import time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

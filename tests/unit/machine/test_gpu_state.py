@@ -1,4 +1,4 @@
-"""What NVML said before and after launches, and what of it spoils a number."""
+"""GPU states before and after launches, from NVML, and the warnings about them."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What NCCL chose, out of posted logs of each of its versions."""
+"""NCCL's choices, from posted logs of each of its versions."""
 
 import pytest
 from hypothesis import given
@@ -158,7 +158,7 @@ HIGH_PRIORITY = "ProcessGroupNCCL: TORCH_NCCL_HIGH_PRIORITY set to 1\n"
 
 
 @pytest.mark.parametrize(
-    ("log", "asked"),
+    ("log", "requested"),
     [
         (logs.V2_25_VARIABLES, {"NCCL_MAX_CTAS": "16", "NCCL_MIN_CTAS": "16"}),
         (logs.TEXT_VARIABLES, {"NCCL_ALGO": "Ring,Tree"}),
@@ -168,12 +168,12 @@ HIGH_PRIORITY = "ProcessGroupNCCL: TORCH_NCCL_HIGH_PRIORITY set to 1\n"
         (logs.V2_30_START, {}),
     ],
 )
-def test_variables_that_the_log_names_took_effect(log: str, asked: dict[str, str]) -> None:
-    check_variables(asked, fingerprint(log))
+def test_variables_that_the_log_names_took_effect(log: str, requested: dict[str, str]) -> None:
+    check_variables(requested, fingerprint(log))
 
 
 @pytest.mark.parametrize(
-    ("log", "asked", "says"),
+    ("log", "requested", "says"),
     [
         (logs.V2_25_VARIABLES, ("NCCL_MAX_CTAS", "4"), "NCCL's log has NCCL_MAX_CTAS=16"),
         (logs.V2_25_VARIABLES, ("NCCL_PROTO", "Simple"), "NCCL's log does not name NCCL_PROTO"),
@@ -181,10 +181,12 @@ def test_variables_that_the_log_names_took_effect(log: str, asked: dict[str, str
         ("", ("NCCL_MAX_CTAS", "4"), "NCCL's log does not name NCCL_MAX_CTAS"),
     ],
 )
-def test_a_variable_without_effect_is_named_with_what_the_log_has(log: str, asked: tuple[str, str], says: str) -> None:
+def test_a_variable_without_effect_is_named_with_what_the_log_has(
+    log: str, requested: tuple[str, str], says: str
+) -> None:
     with pytest.raises(VariableNotRead) as raised:
-        check_variables(dict([asked]), fingerprint(log))
-    assert str(raised.value) == f"{'='.join(asked)} did not take effect: {says}"
+        check_variables(dict([requested]), fingerprint(log))
+    assert str(raised.value) == f"{'='.join(requested)} did not take effect: {says}"
 
 
 def test_the_logs_of_all_ranks_make_one_fingerprint() -> None:

@@ -1,10 +1,10 @@
-"""Transports out of NCCL's log, in the form of each of its versions that a GPU machine may still have."""
+"""Transports from NCCL's log, in the format of each version that a GPU machine may still have."""
 
 from collections import Counter
 
 import pytest
 
-from fixtures.machine.transport import WrongTransport, check_interconnect, check_network_asked, transports
+from fixtures.machine.transport import WrongTransport, check_interconnect, check_requested_network, transports
 from fixtures.matrix.interconnects import INTERCONNECTS
 from tests import nccl_logs as logs
 
@@ -49,7 +49,7 @@ node:1:1 [0] NCCL INFO Channel 23/0 : 0[0] -> 1[6] via P2P/CUMEM
 node:2:2 [1] NCCL INFO Channel 00/0 : 1[6] -> 0[0] via P2P/CUMEM
 node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)
 """
-# Said of GPUs that have it, also where no channel uses it.
+# Logged for GPUs that have it, also where no channel uses it.
 NVLS_UNUSED = """\
 node:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0
 node:1:1 [0] NCCL INFO Connected NVLS tree
@@ -152,7 +152,7 @@ def test_a_world_in_one_machine_has_no_network_to_verify() -> None:
 
 
 def test_nccl_net_is_compared_with_the_network_in_the_log() -> None:
-    check_network_asked("ib", "IB")
-    check_network_asked(None, "Socket")
+    check_requested_network("ib", "IB")
+    check_requested_network(None, "Socket")
     with pytest.raises(WrongTransport, match=r"^NCCL_NET=IB did not take effect: NCCL uses the network Socket$"):
-        check_network_asked("IB", "Socket")
+        check_requested_network("IB", "Socket")

@@ -1,4 +1,4 @@
-"""What a hook claims: claims that mean nothing are refused."""
+"""Claims of a hook: contradictory claims are refused."""
 
 from typing import Any
 
@@ -37,5 +37,5 @@ def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str)
 
 
 def test_a_hook_that_is_not_there_is_reported() -> None:
-    with pytest.raises(NotFound, match=r"no hook named 'powersdg', did you mean powersgd_rank4\?: there are none"):
+    with pytest.raises(NotFound, match=r"no hook named 'powersdg', did you mean powersgd_rank4.: there are none"):
         find_hook("powersdg")

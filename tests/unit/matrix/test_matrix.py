@@ -1,4 +1,4 @@
-"""What is measured: names are found, wrong ones are named, workloads are what they are said to be."""
+"""The matrix: lookup by name, messages for wrong names, and the properties of workloads."""
 
 import sys
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A workload of a user's own that cannot be trained says so in one line, with the field that is wrong."""
+"""A user's own workload that cannot be trained gives one line with the wrong field."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -101,7 +101,7 @@ def test_what_its_functions_return_is_looked_at_in_the_first_step(
 
 def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> None:
     workload = own(optimizer=lambda parameters: None)
-    with pytest.raises(TypeError, match=r"^workload 'mine': optimizer must return one with zero_grad and step, got a "):
+    with pytest.raises(TypeError, match=r"^workload 'mine': optimizer must return an object with zero_grad and step, "):
         build_optimizer(ctx, workload, workload.model())
     beat = ctx.heartbeat.read(0)
     assert (beat.step, beat.phase) == (-1, "building the optimizer")

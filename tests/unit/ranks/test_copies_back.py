@@ -1,4 +1,4 @@
-"""What a step copies to the host, and the prefetching feed; most of it needs a GPU."""
+"""Copies to the host in a step, and the prefetching feed; most tests need a GPU."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a rank reports of an exception."""
+"""The report of a rank on an exception."""
 
 from fixtures.ranks.entry import _error_frame
 

@@ -1,4 +1,4 @@
-"""The options of NCCL's process group that variables ask for."""
+"""The options of NCCL's process group that variables set."""
 
 import pytest
 from torch import distributed

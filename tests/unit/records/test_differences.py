@@ -1,4 +1,4 @@
-"""Why a config got slower, from its record and now."""
+"""The cause of a slower config, from its record and this run."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What records of the same GPU let a run expect, by the committed records of 2, 4 and 8 H200s."""
+"""Expected numbers of a run from records of the same GPU: the committed records of 2, 4 and 8 H200s."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A record written in the place of an older one, as --benchmark-json does: whole, or the older one still is."""
+"""A record that replaces an older one, as with --benchmark-json: written completely, or the older one stays."""
 
 import json
 import os

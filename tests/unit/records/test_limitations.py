@@ -1,4 +1,4 @@
-"""What holds a machine back, by its own reports."""
+"""Limitations of a machine, by its own reports."""
 
 from dataclasses import replace
 from typing import Any

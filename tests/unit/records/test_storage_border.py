@@ -121,7 +121,7 @@ def test_a_promotion_follows_no_link_out_of_the_storage(
     _, line = capsys.readouterr().err.splitlines()
     assert line == (
         f"{tmp_path / 'night.json'}: instance {linked / HERE} is a link to {tmp_path / 'elsewhere'}, "
-        "outside the storage: put a folder in its place"
+        "outside the storage: replace the link by a folder"
     )
     assert files_in(tmp_path) == ["night.json"]
 
@@ -143,7 +143,7 @@ def test_a_save_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path)
     saving.save(record(HERE), "night")
     assert files_in(tmp_path) == []
     (unwritten,) = saving.unwritten
-    assert "outside the storage: put a folder in its place" in unwritten
+    assert "outside the storage: replace the link by a folder" in unwritten
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
@@ -154,7 +154,7 @@ def test_records_of_no_instance_are_not_read(storage: Path, name: str) -> None:
 
 def test_reading_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "0001_night.json").write_text(json.dumps(record(HERE)))
-    with pytest.raises(BadBaseline, match="outside the storage: put a folder in its place"):
+    with pytest.raises(BadBaseline, match="outside the storage: replace the link by a folder"):
         read_history(linked, HERE)
 
 

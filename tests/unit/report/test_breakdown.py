@@ -1,4 +1,4 @@
-"""What stands beside a breakdown, from the figures of 8 H200."""
+"""The lines next to a breakdown, from the figures of 8 H200."""
 
 from dataclasses import replace
 
@@ -108,9 +108,9 @@ def profiled(*configs: str) -> list[str]:
 
 def test_one_profiled_test_is_listed_with_what_its_traces_would_show() -> None:
     lines = profiled("ddp")
-    assert "phases on the device, ms: forward 25.00, backward 60.00" in lines
+    assert "phases of rank 0 on the device, ms: forward 25.00, backward 60.00" in lines
     assert any(line.startswith("not launch-bound: the host launches 7.00 ms ahead; ") for line in lines)
 
 
 def test_of_several_it_is_not() -> None:
-    assert not any("phases on" in line or "ms ahead" in line for line in profiled("ddp", "bf16"))
+    assert not any("phases of" in line or "ms ahead" in line for line in profiled("ddp", "bf16"))

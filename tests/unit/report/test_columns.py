@@ -1,5 +1,7 @@
 """Tables of columns: one entry a column, empty ones left out, never over 100 characters without -v."""
 
+from typing import Literal
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,16 +9,14 @@ from fixtures.report.coloured import Colour
 from fixtures.report.columns import Column, legend, table
 from fixtures.report.paragraphs import WIDTH, packed, wrapped
 
-NAME: Column[dict[str, object]] = Column(title="name", value=lambda row: row["name"])
-MS: Column[dict[str, object]] = Column(
-    title="step", unit="ms", value=lambda row: row.get("ms"), format=".2f", meaning="mean over the steps."
-)
-NOTE: Column[dict[str, object]] = Column(title="note", value=lambda row: row.get("note", ""), shown="below")
+NAME: Column[dict[str, object]] = Column("name", lambda row: row["name"])
+MS: Column[dict[str, object]] = Column("step", lambda row: row.get("ms"), "ms", ".2f", "mean over the steps.")
+NOTE: Column[dict[str, object]] = Column("note", lambda row: row.get("note", ""), shown="below")
 ROWS: list[dict[str, object]] = [{"name": "ddp", "ms": 12.345}, {"name": "bf16"}]
 
 
-def wide(width: int, shown: str) -> Column[dict[str, object]]:
-    return Column(title="x" * width, value=lambda row: 1, format="d", shown=shown)  # type: ignore[arg-type]
+def wide(width: int, rank: int = 1, shown: Literal["always", "-v"] = "always") -> Column[dict[str, object]]:
+    return Column("x" * width, lambda row: 1, format="d", shown=shown, rank=rank)
 
 
 def test_numbers_stand_on_the_right_text_on_the_left_and_none_is_a_dash() -> None:
@@ -25,9 +25,7 @@ def test_numbers_stand_on_the_right_text_on_the_left_and_none_is_a_dash() -> Non
 
 def test_a_new_column_is_one_entry() -> None:
     """Its header, its cells, their format and alignment, and its sentence in the legend."""
-    peak: Column[dict[str, object]] = Column(
-        title="peak", unit="MB", value=lambda row: 1000, format=".0f", meaning="of the fullest rank."
-    )
+    peak: Column[dict[str, object]] = Column("peak", lambda row: 1000, "MB", ".0f", "of the fullest rank.")
     lines = table([NAME, peak, MS], ROWS)
     assert [line.split() for line in lines] == [
         ["name", "peak", "step"],
@@ -47,13 +45,13 @@ def test_a_column_that_no_row_fills_is_left_out_with_its_meaning() -> None:
 
 def test_a_column_is_shown_if_it_fits() -> None:
     room = WIDTH - len("name") - 2
-    assert len(table([NAME, wide(room, "if it fits")], ROWS)[0]) == WIDTH
-    assert table([NAME, wide(room + 1, "if it fits")], ROWS)[0] == "name"
-    assert table([NAME, wide(room + 1, "if it fits"), wide(room, "if it fits")], ROWS)[0].endswith("  " + "x" * room)
+    assert len(table([NAME, wide(room)], ROWS)[0]) == WIDTH
+    assert table([NAME, wide(room + 1)], ROWS)[0] == "name"
+    assert table([NAME, wide(room + 1), wide(room)], ROWS)[0].endswith("  " + "x" * room)
 
 
 def test_with_v_every_column_is_shown() -> None:
-    columns = [NAME, wide(90, "if it fits"), wide(90, "with -v"), MS]
+    columns = [NAME, wide(90), wide(90, 0, "-v"), MS]
     assert table(columns, ROWS)[0].split() == ["name", "step"]
     assert len(table(columns, ROWS, verbose=True)[0].split()) == 4
 
@@ -76,12 +74,12 @@ def test_rows_with_the_same_note_share_its_line() -> None:
 def test_a_long_name_is_wrapped_between_its_words() -> None:
     name = "-".join(["graph", "int8_all_to_all_compiled", "bucket_25mb", "x" * 60, "end"])
     rows: list[dict[str, object]] = [{"name": name}]
-    lines = table([NAME, wide(30, "always")], rows)
+    lines = table([NAME, wide(30, 0)], rows)
     assert [line.split()[0] for line in lines[2:]] == ["graph-int8_all_to_all_compiled-bucket_25mb-", f"{'x' * 60}-end"]
 
 
 def test_a_wide_terminal_shows_what_v_shows() -> None:
-    columns = [NAME, wide(90, "if it fits"), wide(40, "with -v")]
+    columns = [NAME, wide(90), wide(40, 0, "-v")]
     assert len(table(columns, ROWS, width=160)[0].split()) == 3
     assert len(table(columns, ROWS, width=130)[0].split()) == 2
     assert len(table(columns, ROWS, width=80)[0].split()) == 1

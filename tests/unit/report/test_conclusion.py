@@ -1,4 +1,4 @@
-"""What a run says, from its record."""
+"""The conclusion of a run, from its record."""
 
 import pytest
 

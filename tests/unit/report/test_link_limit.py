@@ -1,4 +1,4 @@
-"""What the link allows, said of the records in baselines/."""
+"""The limit of the link, for the records in baselines/."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a speed means beside the others, and the lines of the table, from measurements made by hand."""
+"""The comparison of a speed with the others, and the lines of the table, from measurements made by hand."""
 
 import subprocess
 import sys
@@ -115,7 +115,6 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
         f"{100 * (steps_per_s / 10 - 1):+.1f}",
         f"{100 * steps_per_s / 10:.1f}",
         f"{100 * steps_per_s / 9.5:.1f}",
-        f"{100 - 100 * steps_per_s / 9.5:.1f}",
         "2.1",
         "1",
         "3000",

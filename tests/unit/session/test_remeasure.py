@@ -76,9 +76,9 @@ def test_a_slowdown_is_measured_four_times_in_all_each_time_in_new_processes() -
     assert again_s(run, "ddp") == pytest.approx([1.4 * STEP_S] * (MAX_MEASUREMENTS - 1))
     assert machine.renewed == MAX_MEASUREMENTS - 1
     assert machine.said == [
-        "1 test looks slower: launched again in new processes",
-        "1 test looks slower: launched again in 10 s, in new processes (--recheck: 60 s left)",
-        "1 test looks slower: launched again in 10 s, in new processes (--recheck: 48 s left)",
+        "1 test may be slower: launched again in new processes",
+        "1 test may be slower: launched again in 10 s, in new processes (--recheck: 60 s left)",
+        "1 test may be slower: launched again in 10 s, in new processes (--recheck: 48 s left)",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Changes of a time in words: a direction in place of a sign."""
+"""Changes of a time in words: a direction instead of a sign."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The thresholds have one place, and one table."""
+"""The thresholds are in one file and one table."""
 
 import re
 

@@ -52,7 +52,7 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
     assert failure is not None
     assert failure.test == "perf::sensitivity[cpu]"
     assert failure.reason.startswith(
-        "only a slowdown of 9.0 % would have been found in half of the 3 tests, --sensitivity asks for 8.9 %: "
+        "only a slowdown of 9.0 % would have been found in half of the 3 tests, --sensitivity requires 8.9 %: "
     )
 
 
@@ -63,7 +63,7 @@ def test_a_slowdown_that_has_another_explanation_is_found_only_beyond_it() -> No
     assert failure is not None
     assert failure.reason.startswith(
         "only a slowdown of 65.0 % would have been found in half of the 3 tests (2 of them next to other work or on a "
-        "slower machine), --sensitivity asks for 10 %: "
+        "slower machine), --sensitivity requires 10 %: "
     )
 
 

@@ -1,4 +1,4 @@
-"""``python -m fixtures bisect``: what it refuses, finds, says after Ctrl-C and leaves behind.
+"""``python -m fixtures bisect``: refused arguments, results, output after Ctrl-C, and the clean-up.
 
 Its runs of pytest have fake ranks; pairs of launches of two revisions on live ones are shown in tests/e2e.
 """

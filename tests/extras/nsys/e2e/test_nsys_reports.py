@@ -1,8 +1,8 @@
 """``--nsys``: how ranks are started below nsys and what becomes of its reports.
 
-Nsight Systems is not on every machine that runs these tests. What stands in for it here takes the options that it
-takes, runs the rest of its command line as a child that leads a process group, and writes its report when that has
-ended, as it does.
+Nsight Systems is not on every machine that runs these tests. Its replacement here takes the same options and runs the
+rest of its command line as a child that leads a process group. It writes its report when the child has ended, as nsys
+does.
 """
 
 import os

@@ -39,7 +39,7 @@ CELLS = """(title) => {
 
 @dataclass(kw_only=True)
 class Opened:
-    """A page, what its console says, and the addresses that it asks for."""
+    """A page, the messages of its console, and the addresses that it requests."""
 
     page: Page
     console: list[str] = field(default_factory=list)
@@ -145,12 +145,12 @@ def brightness(opened: Opened, selector: str, of: str) -> int:
     return sum(int(float(part)) for part in colour.partition("(")[2].rstrip(")").split(",")[:3]) // 3
 
 
-def test_dark_as_the_system_has_it_and_light_by_the_button(night: Opened) -> None:
+def test_the_page_is_dark_or_light_as_the_system_is(night: Opened) -> None:
     night.page.emulate_media(color_scheme="dark")
     night.run(DRAW_ALL)
     assert brightness(night, "body", "backgroundColor") < 40
     assert brightness(night, ".xtick text", "fill") > 200
-    night.page.get_by_role("button", name="theme").click()
+    night.page.emulate_media(color_scheme="light")
     night.run(DRAW_ALL)
     assert brightness(night, "body", "backgroundColor") == 255
     assert brightness(night, ".xtick text", "fill") < 60

@@ -116,7 +116,7 @@ def test_the_script_sees_what_torchrun_and_python_give_it(
     assert seen == [(*same, rank, "2", "set", str(Path.cwd())) for rank in ("0", "1")]
 
 
-# What goes wrong: the parts of TRAINING, and what the one line says.
+# Wrong scripts: the parts of TRAINING, and the line of the error.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ends early": ({"steps": 7}, "train.py ended after 7 optimizer steps, 10 are needed (4 to warm up)"),
     "without DDP": (

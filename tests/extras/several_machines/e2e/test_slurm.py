@@ -1,4 +1,4 @@
-"""The job of docs/how-to/several-machines.md under Slurm on this machine: two tasks in place of two nodes."""
+"""The job of docs/how-to/several-machines.md under Slurm on this machine, with two tasks instead of two nodes."""
 
 import json
 import os

@@ -12,7 +12,7 @@ FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, Any]]:
-    """With a hook that sends nothing and says that it delivers the mean."""
+    """With a hook that sends nothing and claims to deliver the mean."""
     folder = tmp_path_factory.mktemp("tuned")
     outcome = pytest_perf(
         folder,
