@@ -198,7 +198,8 @@ def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> No
     assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
     _, found, below = slower.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
     assert found
-    assert re.search(r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, ", below), below
+    phases = r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, "
+    assert re.search(phases, below), below
     assert "Traceback" not in slower.output + slower.errors
 
 
