@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reports the slower tests of a nightly run in one issue of the repository. Needs Python alone, and ``gh`` to post.
+"""Reports the slower tests of a nightly run in one issue of the repository. ``post`` needs Python and ``gh`` alone.
 
 ``text RECORD`` prints the report: what is slower, how much, since when, and the cause; nothing when nothing is slower.
 ``post FILE`` comments it on the open issue with the label, or opens one when none is open. It closes no issue.
@@ -11,7 +11,6 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,40 +34,21 @@ def slower_tests(record: Record) -> dict[str, tuple[str, str | None]]:
     return found | {test: (reason, None) for test, reason in failed.items() if test.startswith(WHOLE_RUN)}
 
 
-def earlier_nights(folder: Path | None, record: Record) -> list[Record] | None:
-    """The records of the folder that are older than this one, newest first, without those that cannot be read."""
-    return sorted(_older(folder, finished(record)), key=finished, reverse=True) if folder else None
+def since(record: Path, nights: Path | None) -> dict[str, str]:
+    """Failing test of the record -> since which of the nights; without nights, empty."""
+    if nights is None:
+        return {}
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from fixtures.records.failing_since import failing_since, read_runs
+
+    runs, left_out = read_runs([nights, record])
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    until = datetime.fromisoformat(json.loads(record.read_text())["finished"])
+    return {failing.test: str(failing) for failing in failing_since(runs, until=until)}
 
 
-def _older(folder: Path, before: datetime) -> Iterator[Record]:
-    for file in folder.rglob("*.json"):
-        try:
-            night = json.loads(file.read_text())
-            slower_tests(night)
-            if finished(night) < before:
-                yield night
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            print(f"{file} is left out: {error!r}", file=sys.stderr)
-
-
-def finished(record: Record) -> datetime:
-    return datetime.fromisoformat(record["finished"])
-
-
-def since(test: str, record: Record, nights: list[Record] | None) -> str:
-    """The first night of those without a break up to now in which the test was slower; tonight without a folder."""
-    first, count = record, 1
-    for night in nights or []:
-        if test not in slower_tests(night):
-            break
-        first, count = night, count + 1
-    commit = (first.get("commit_info") or {}).get("id")
-    at = f", commit {commit[:12]}" if commit else ""
-    said = "seen in" if nights is None else "since"
-    return f"{said} the night of {finished(first):%Y-%m-%d}{at}" + (f" ({count} nights)" if count > 1 else "")
-
-
-def report(record: Record, nights: list[Record] | None, drift: str) -> str:
+def report(record: Record, failing: dict[str, str], drift: str) -> str:
     """The title in the first line, then Markdown; empty when nothing is slower."""
     tests = slower_tests(record)
     if not tests:
@@ -76,7 +56,7 @@ def report(record: Record, nights: list[Record] | None, drift: str) -> str:
     more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
     lines = [f"Slower: {next(iter(tests))[:200]}{more}", "", f"Instance `{record.get('instance')}`."]
     for test, (how_much, cause) in tests.items():
-        lines += ["", f"**`{test}`**", "", f"- {how_much}", f"- {since(test, record, nights)}"]
+        lines += ["", f"**`{test}`**", "", f"- {how_much}", *([f"- {failing[test]}"] if test in failing else [])]
         lines += [f"- cause: {cause or 'not named by the record; see the log of the run'}"]
     if drift.strip():
         lines += ["", "Steps and drift over the kept nights:", "", "```", drift.strip(), "```"]
@@ -122,7 +102,7 @@ def main() -> None:
         return
     record = json.loads(asked.record.read_text())
     drift = asked.drift.read_text() if asked.drift and asked.drift.exists() else ""
-    print(report(record, earlier_nights(asked.nights, record), drift), end="")
+    print(report(record, since(asked.record, asked.nights), drift), end="")
 
 
 if __name__ == "__main__":

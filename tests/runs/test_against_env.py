@@ -53,6 +53,17 @@ def test_the_record_keeps_the_variables(slower: tuple[Outcome, Path]) -> None:
     assert STEP_MS not in recorded["environment"]["variables"]
 
 
+def test_explain_all_ranks_what_differs_between_the_sides_also_where_it_is_not_slower(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "--explain=all", step_ms="40")
+    assert outcome.exit_code == 0, outcome.output
+    _, _, shown = outcome.output.partition("what differs in a step of test_scaling[")
+    found = [float(ms) for ms in re.findall(r" ([+-]\d+\.\d\d)", shown.partition("also: ")[0])]
+    assert len(found) >= 4
+    assert found == sorted(found, key=lambda ms: -abs(ms))
+    assert re.search(r"^compute +\d+\.\d\d", shown, re.MULTILINE)
+    assert f"also: {STEP_MS} 40 -> unset" in shown
+
+
 def test_junit_has_the_variables(slower: tuple[Outcome, Path]) -> None:
     root = ElementTree.parse(slower[1] / "junit.xml").getroot()
     found = {one.attrib["name"]: one.attrib["value"] for one in root.iter("property")}

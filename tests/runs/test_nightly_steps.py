@@ -102,6 +102,7 @@ def test_a_slower_night_leaves_its_record_summary_and_report(
     assert "slower by " in summary
     report = (runner.checkout / "regression.md").read_text()
     assert report.startswith(f"Slower: {slower[0]}")
+    assert "- failing since record 60 of " in report
     assert "slower by " in report
     assert (runner.checkout / "nightly.xml").exists()
 

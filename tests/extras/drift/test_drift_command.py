@@ -107,6 +107,15 @@ def test_records_of_one_day_are_not_called_nights(tmp_path: Path, hours: list[in
     assert (headline, verdict) == (f"{HERE}: {period}", f"1 test: too few {unit} need 10)")
 
 
+def test_tests_that_fail_now_are_counted_with_the_record_since_which(tmp_path: Path) -> None:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    for number in range(4):
+        word = "slower" if number > 1 else "ok"
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1, verdict={"word": word}), benchmark(BF16, 0.1)))
+    since = "failing since record 074 of 2026-09-03, commit 0123456789ab, 2 nights"
+    assert f"1 failing test, longest {DDP}: {since}" in drift(tmp_path).output
+
+
 def test_a_test_that_is_renamed_ends_and_begins(tmp_path: Path) -> None:
     pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     random, renamed = np.random.default_rng(7), DDP.replace("ddp", "naive")

@@ -1,14 +1,24 @@
-"""The environment variables in a record: those in effect, and no secret."""
+"""The environment in a record: the variables in effect and no secret, and NCCL's back end where there is one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import distributed
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in __all__
 
 from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.protocol import SoftwareRequest
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.software import describe
+
+
+def described_in(folder: Path) -> dict[str, Any]:
+    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=folder, heartbeat=Heartbeat(folder / "beats", 1))
+    described = describe(ctx, SoftwareRequest(modules=()))
+    assert described is not None
+    return described
 
 
 @pytest.mark.parametrize("name", ["NCCL_AUTH_TOKEN", "TORCH_API_KEY", "CUDA_PASSWORD", "GLOO_SECRET_FILE"])
@@ -17,7 +27,13 @@ def test_a_value_that_may_be_a_secret_is_in_no_record(
 ) -> None:
     monkeypatch.setenv(name, "hunter2")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "beats", 1))
-    described = describe(ctx, SoftwareRequest(modules=()))
-    assert described is not None
+    described = described_in(tmp_path)
     assert described["variables"].items() >= {name: "(not recorded)", "NCCL_ALGO": "Ring"}.items()
+
+
+def test_over_gloo_no_back_end_of_nccl_is_described(tmp_path: Path) -> None:
+    distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        assert described_in(tmp_path).keys().isdisjoint({"nccl_backend", "nccl_device_at_init"})
+    finally:
+        distributed.destroy_process_group()

@@ -61,12 +61,15 @@ def test_a_record_of_other_suites_is_left_out(tmp_path: Path) -> None:
 
 
 def test_around_two_records_are_their_commits_software_and_machine() -> None:
-    before = night(1, topology={"links": "28 x NV18", "matrix": [["X"]]}, variables={"NCCL_ALGO": "Ring"})
-    after = night(2, torch="2.15.0", topology={"links": "28 x PIX", "matrix": [["Y"]]})
+    before = night(
+        1, topology={"links": "28 x NV18", "matrix": [["X"]]}, variables={"NCCL_ALGO": "Ring"}, nccl_backend="A"
+    )
+    after = night(2, torch="2.15.0", topology={"links": "28 x PIX", "matrix": [["Y"]]}, nccl_backend="B")
     after["commit_info"] = {"id": "fedcba9876543210", "dirty": True}
     assert around_records(checked_run(before), checked_run(after)) == [
         "commit 0123456789 -> fedcba9876 with changes",
         "torch 2.14.0 -> 2.15.0",
+        "NCCL back end A -> B",
         "links between GPUs 28 x NV18 -> 28 x PIX",
         "NCCL_ALGO Ring -> unset",
     ]

@@ -34,6 +34,8 @@ def info(*after: dict[str, Any], **more: Any) -> dict[str, Any]:
 SETTINGS = {"application_sm_mhz": 1980, "ecc": True, "mig": False}
 ENVIRONMENT: dict[str, Any] = {
     "variables": {"OMP_NUM_THREADS": "1"},
+    "nccl_backend": "ProcessGroupNCCL",
+    "nccl_device_at_init": False,
     "topology": {"nvlinks": "8 x 18 of 18 up"},
     "gpu_settings": [SETTINGS] * 8,
     "cpu": "Intel(R) Xeon(R) Platinum 8480+",
@@ -51,6 +53,8 @@ def test_an_identity_has_what_changes_the_speed() -> None:
     assert identity() == {
         "NVLS": "off",
         "tuner plugin": "none",
+        "NCCL back end": "ProcessGroupNCCL",
+        "device at init": "not given",
         "NCCL_TUNER_PLUGIN": "unset",
         "NCCL_NET_PLUGIN": "unset",
         "power limit": "700 W",
@@ -74,6 +78,11 @@ LOCKED = {**AT_WORK, "sm_mhz": 1500}
     [
         (identity(info(fingerprint=NVLS_ON)), "NVLS on, in the records off"),
         (identity(info(fingerprint=TUNED)), "tuner plugin nccl_ofi_tuner, in the records none"),
+        (
+            identity(nccl_backend="ProcessGroupNCCL2"),
+            "NCCL back end ProcessGroupNCCL2, in the records ProcessGroupNCCL",
+        ),
+        (identity(nccl_device_at_init=True), "device at init given, in the records not given"),
         (
             identity(variables={"NCCL_TUNER_PLUGIN": "libnccl-tuner.so"}),
             "NCCL_TUNER_PLUGIN libnccl-tuner.so, in the records unset",
@@ -107,10 +116,20 @@ def test_another_machine_is_reported_with_what_differs(now: Identity, said: str)
         identity(info({**LOCKED, "reasons": "power cap"})),  # the hardware's own limit, which the table shows
         identity(info(LOCKED, AT_WORK)),
         identity(info({**AT_WORK, "sm_mhz": 1965})),
+        identity(nccl_backend=None, nccl_device_at_init=None),  # over gloo
         identity(gpu_settings=[], cpu=None, cores=None, variables=None, topology=None),
         identity(info(fingerprint={"nccl": "2.28.9", "nvls_channels": 0, "tuner": None, "network": "IB"})),
     ],
-    ids=["nothing", "later world", "power cap", "one launch at full clock", "a step lower", "old", "unused network"],
+    ids=[
+        "nothing",
+        "later world",
+        "power cap",
+        "one launch at full clock",
+        "a step lower",
+        "gloo",
+        "old",
+        "unused network",
+    ],
 )
 def test_what_is_unknown_or_without_effect_is_no_difference(now: Identity) -> None:
     assert other_machine(now, [identity()]) == ()

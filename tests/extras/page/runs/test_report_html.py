@@ -42,6 +42,20 @@ def test_the_page_has_the_stored_history(tmp_path: Path) -> None:
     assert '"stored-nights"' in (tmp_path / "out/report.html").read_text()
 
 
+def test_the_summary_of_a_stored_run_says_since_which_night_a_test_fails(tmp_path: Path) -> None:
+    record = h200()
+    slow = record["benchmarks"][0]
+    slow["extra_info"]["verdict"] = {"word": "slower", "reason": "slower by 5.1 %"}
+    for number in range(3):
+        record["finished"] = f"2026-11-2{number}T03:00:00+00:00"
+        (tmp_path / f"night{number}.json").write_text(json.dumps(record))
+    outcome = command("report", tmp_path / "night2.json", "-o", tmp_path / "out", f"--history={tmp_path}")
+    assert outcome.exit_code == 0, outcome.errors
+    summary = (tmp_path / "out/report.md").read_text()
+    assert "slower by 5.1 %; failing since record night0 of 2026-11-20, commit " in summary
+    assert ", 3 nights\n" in summary
+
+
 def test_a_run_that_measures_nothing_has_a_page_with_the_reason(tmp_path: Path) -> None:
     failing = tmp_path / "test_failing.py"
     failing.write_text("def test_it():\n    assert not 'the reason'\n")
