@@ -62,7 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by its folder."""
+    """Mark slow tests by their folder."""
     for item in items:
         parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ("",)
         if parts[2 if parts[0] == "extras" else 0] in SLOW:

@@ -1,4 +1,4 @@
-"""The command line in processes of its own: how fast tests are listed, what a bad rank costs, an interrupted run."""
+"""The command line in separate processes: the time to list tests, the effect of a bad rank, an interrupted run."""
 
 import json
 import os
@@ -118,8 +118,7 @@ def test_an_interrupted_run_is_no_baseline(bad_ranks: tuple[Outcome, Path]) -> N
 def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outcome, Path]) -> None:
     _, folder = bad_ranks
     summary = (folder / "report/report.md").read_text()
-    assert summary.startswith("## ddp-perf: 2 tests failed, none for being slower")
-    assert "- interrupted: it did not finish; tests measured: 1" in summary
+    assert summary.startswith("## ddp-perf: interrupted, 1 of 4 measured; 1 without a baseline")
     assert "the label is out of range" in summary
     assert "died of SIGKILL" in summary
     assert (folder / "report/run.json").read_bytes() == (folder / "run.json").read_bytes()

@@ -1,4 +1,4 @@
-"""As test_injected_causes.py, on two GPUs or more: links, neighbours, and what only shows on a device."""
+"""As test_injected_causes.py, on two GPUs or more: links, neighbours, and causes that exist only on a GPU."""
 
 import pytest
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import torch
 from torch import distributed
@@ -47,6 +48,27 @@ def breaks_its_process(ctx: RankContext) -> None:
     if ctx.rank == 1:
         raise CannotRun("a graph cannot capture it", broken=True)
     distributed.all_reduce(torch.zeros(1))
+
+
+class _Model:
+    """Stands for what a launch builds."""
+
+
+_built: weakref.ref[_Model] | None = None
+
+
+def cannot_run_what_it_built(ctx: RankContext) -> None:
+    """No fault: the config does not support the model."""
+    global _built
+    model = _Model()
+    _built = weakref.ref(model)
+    raise CannotRun("the config does not support the model")
+
+
+def still_has_what_it_built(ctx: RankContext) -> bool:
+    """No fault: return True if what an earlier call built is still in memory."""
+    assert _built is not None
+    return _built() is not None
 
 
 def five_megabytes(ctx: RankContext) -> str:

@@ -1,4 +1,4 @@
-"""The bucket layout that advice predicts is the one that DDP makes."""
+"""The bucket layout that advice predicts equals DDP's."""
 
 import pytest
 

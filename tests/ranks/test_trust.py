@@ -123,6 +123,14 @@ def test_the_suites_own_code_leaves_its_process_as_it_was(shared: Sets, workload
     assert found == {}
 
 
+def test_a_launch_that_cannot_run_leaves_no_model_to_the_next_one(shared: Sets) -> None:
+    """Its memory would count in the next launch's peak, and may be half of a GPU."""
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+    with pytest.raises(CannotRun):
+        ranks.run(TWO, "tests.ranks.rank_faults:cannot_run_what_it_built", {}, doing="building")
+    assert ranks.run(TWO, "tests.ranks.rank_faults:still_has_what_it_built", {}, doing="asking") == [False, False]
+
+
 @pytest.mark.parametrize("default", ["default_dtype", "default_device"])
 def test_the_suites_own_tensors_do_not_have_the_default(shared: Sets, default: str) -> None:
     """Rank 0 alone has another: a collective whose sizes differ ends the process."""

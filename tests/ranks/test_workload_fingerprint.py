@@ -1,4 +1,4 @@
-"""The fingerprint of what a rank trains: equal in every launch, and another one for another workload."""
+"""The fingerprint of a rank's training: equal in every launch, and different for another workload."""
 
 from dataclasses import fields, replace
 

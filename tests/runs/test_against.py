@@ -34,7 +34,7 @@ def record(folder: Path) -> Record:
     return only_info(folder / "run.json")
 
 
-@pytest.mark.parametrize(("spread", "word", "pairs"), [("1", "ok", 2), ("1.5", "undecided", 3)])
+@pytest.mark.parametrize(("spread", "word", "pairs"), [("1", "ok", 2), ("1.5", "unclear", 3)])
 def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs_where_they_differ(
     tmp_path: Path, other_build: Path, spread: str, word: str, pairs: int
 ) -> None:

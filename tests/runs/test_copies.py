@@ -1,4 +1,4 @@
-"""Copies between host and device: what a run selects, and the table of bare copies, on the GPUs of fake_gpus.py."""
+"""Copies between host and device: the selected tests, and the table of bare copies, on the GPUs of fake_gpus.py."""
 
 import json
 import re

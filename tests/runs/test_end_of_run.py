@@ -1,4 +1,4 @@
-"""A slower test among five, one that fails, and Ctrl-C at five moments: what pytest, JUnit and the record say."""
+"""The end of a run in pytest's report, JUnit and the record: a slower test, a failed test, Ctrl-C at five moments."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``--explain`` and ``--traces``: which tests get a profiled launch, and what ends a run before it measures."""
+"""``--explain`` and ``--traces``: the tests with a profiled launch, and errors before the first measurement."""
 
 from pathlib import Path
 

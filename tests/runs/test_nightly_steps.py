@@ -98,7 +98,7 @@ def test_a_slower_night_leaves_its_record_summary_and_report(
     slower = [one["fullname"] for one in kept["benchmarks"] if one["extra_info"]["verdict"]["word"] == "slower"]
     assert slower
     summary = runner.summary.read_text()
-    assert summary.startswith("## ddp-perf: 1 of 1 test got slower\n")
+    assert summary.startswith("## ddp-perf: 1 slower (1 measured test)\n")
     assert "slower by " in summary
     report = (runner.checkout / "regression.md").read_text()
     assert report.startswith(f"Slower: {slower[0]}")

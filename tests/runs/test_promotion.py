@@ -1,4 +1,4 @@
-"""Nightly results made baselines: what is shown, what is refused, and that files are numbered and whole in any case.
+"""Promotion of nightly results to baselines: the output, refused records, and complete, numbered files.
 
 The records are those of real runs; some are edited as a broken machine or a person might.
 """

@@ -1,4 +1,4 @@
-"""The workflows of GitHub Actions: what they run, and the issue that a slower night opens."""
+"""The workflows of GitHub Actions: their commands, and the issue that a slower night opens."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Backtest: every record judged by the others, planted slowdowns, and what is printed."""
+"""Backtest: every record judged by the others, planted slowdowns, and the output."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Machines side by side: which config, how fast, what is lost, what a sample costs, and what is refused."""
+"""Comparison of machines: the best config, its speed, the loss to communication, prices, and refused inputs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The fleet command over records in files: what it reads, what it names, and its exit codes."""
+"""The fleet command over records in files: its input, the named units, and its exit codes."""
 
 import json
 from pathlib import Path

@@ -35,7 +35,7 @@ def test_every_chart_has_axes_with_units_and_says_how_to_read_it(tmp_path: Path)
     assert set(found) >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
     for chart in found.values():
         assert chart.layout["xaxis"]["title"]["text"], chart.name
-        assert chart.says.endswith("."), chart.name
+        assert chart.caption.endswith("."), chart.name
 
 
 def test_plotly_knows_every_property_of_the_charts(tmp_path: Path) -> None:

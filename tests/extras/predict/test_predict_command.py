@@ -1,4 +1,4 @@
-"""The predict command over the shipped records: what it prints, what it refuses, and how well it predicts."""
+"""The predict command over the shipped records: its output, refused inputs, and the accuracy of its predictions."""
 
 import json
 from pathlib import Path

@@ -75,6 +75,7 @@ def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
         ({"script": ["train.py"], "workload": ["vit_l_32"]}, "--script with --workload"),
         ({"script": ["train.py"], "precision": ["tf32"]}, "--script with --precision: the script decides"),
         ({"script": ["train.py"], "tune": True}, "--script with --tune"),
+        ({"script": ["train.py"], "nsys": "reports"}, "--script with --nsys: run nsys profile on the script itself"),
     ],
 )
 def test_a_wrong_command_line_is_one_sentence(

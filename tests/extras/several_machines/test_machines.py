@@ -1,4 +1,4 @@
-"""Machines of a run: what is compared between them, and how requests to one end."""
+"""Machines of a run: the comparison between them, and the end of requests to one."""
 
 import socket
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""All checks of a hook: those that its promise implies."""
+"""The checks of a hook that its promise implies."""
 
 from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, scenarios, wire
 from fixtures.gradients.checks.ddp_options import DDP_OPTIONS

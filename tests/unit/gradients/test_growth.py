@@ -1,4 +1,4 @@
-"""A count that only fluctuates does not grow; one that something is added to does, whatever fluctuates on top of it."""
+"""Growth of counts: a count that only fluctuates does not grow; a growing count is found under any fluctuation."""
 
 import math
 import random

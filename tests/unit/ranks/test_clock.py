@@ -1,8 +1,9 @@
 """The clock of steps: phases that occur once or several times in a step."""
 
 import pytest
+import torch
 
-from fixtures.ranks.clock import StepClock, Untimed
+from fixtures.ranks.clock import StepClock, Untimed, clock_of
 
 
 class Marks:
@@ -50,3 +51,21 @@ def test_steps_without_a_clock_have_no_times() -> None:
     clock = Untimed()
     clock.mark("forward")
     clock.end_step()
+
+
+def test_marks_are_on_the_device_that_works_and_not_on_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that names its device and leaves GPU 0 the current one."""
+    recorded = []
+
+    class Event:
+        def __init__(self, *, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self, stream: str = "of GPU 0") -> None:
+            recorded.append(stream)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"of GPU {device.index}")
+    clock = StepClock(clock_of(torch.device("cuda", 1), 1))
+    clock.mark("forward")  # one more than announced
+    assert recorded == ["of GPU 1"] * 2

@@ -1,5 +1,14 @@
-"""The report of a rank on an exception."""
+"""The report of a rank on an exception, and the caches that its calls share."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from fixtures.launch.heartbeat import Heartbeat
+from fixtures.ranks.context import RankContext
 from fixtures.ranks.entry import _error_frame
 
 
@@ -7,3 +16,18 @@ def test_control_characters_in_an_exception_do_not_reach_the_terminal() -> None:
     error = _error_frame(1, ValueError("\x1b[31m red\r\nsecond line"))["error"]
     assert error["message"] == "raised ValueError: \\x1b[31m red\\r\nsecond line"
     assert "\x1b" not in error["traceback"]
+
+
+def test_what_a_rank_caches_serves_its_next_call_too(tmp_path: Path) -> None:
+    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "beat", 1))
+    calls = {replace(ctx, answer=_answering()) for _ in range(2)}
+    assert calls == {ctx}
+
+
+def _answering() -> Callable[[object], NoReturn]:
+    """As each call has: a function of its own."""
+
+    def answer(result: object) -> NoReturn:
+        raise AssertionError
+
+    return answer

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from fixtures.ranks.peak_memory import peak_memory_bytes, reset_peak_memory
@@ -20,3 +21,9 @@ def test_what_was_taken_before_does_not_count() -> None:
 
 def test_where_it_cannot_be_counted_anew_that_is_reported(tmp_path: Path) -> None:
     assert not reset_peak_memory(CPU, clear_refs=tmp_path / "self" / "clear_refs")
+
+
+def test_the_memory_of_a_gpu_is_that_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current device of a script may be another one, and empty."""
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 0 if device is None else 7_000_000_000)
+    assert peak_memory_bytes(torch.device("cuda", 1)) == 7_000_000_000

@@ -1,4 +1,4 @@
-"""Two records under one name: the same workload and config, or not, and what differs."""
+"""Two records under one name: the same workload and config, or a named difference."""
 
 from collections.abc import Mapping
 from typing import Any

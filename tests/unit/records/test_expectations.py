@@ -53,7 +53,7 @@ def test_no_run_of_the_records_is_low_next_to_the_other_instances(instance: str)
     for run in only(instance).runs:
         compared = expectations(run.quantities, without(instance))
         assert len(compared) >= 4
-        assert [one.quantity.rate.says for one in compared if one.is_low] == []
+        assert [one.quantity.rate.label for one in compared if one.is_low] == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def environment(
 
 
 def said(*arguments: Any, **more: Any) -> list[str]:
-    return [f"{one.kind}: {one.says}" for one in limitations(*arguments, **more)]
+    return [f"{one.kind}: {one.message}" for one in limitations(*arguments, **more)]
 
 
 RECORDS = [environment()]

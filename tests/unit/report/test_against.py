@@ -1,4 +1,4 @@
-"""The part of the report on an A/B test: the words for two environments, and what NCCL's log shows of a variable."""
+"""The part of the report on an A/B test: the words for two environments, and a variable's values in NCCL's log."""
 
 import re
 from collections.abc import Mapping

@@ -210,3 +210,10 @@ def test_a_large_gradient_error_comes_with_what_to_check() -> None:
     record = h200()
     info_of(record, "test_buckets[vit_l_32-4gpu-bf16-bucket_400mb]")["gradient_error"] = 0.77
     assert "gradient error 8e-01, so check that the model still trains" in said(record)["best lossy"]
+
+
+def test_the_largest_world_comes_first_in_whatever_order_the_record_has_its_best_configs() -> None:
+    record = h200()
+    record["best"].sort(key=lambda best: best["world"])  # as in baselines/2x-nvidia-h100-80gb-hbm3-nv18
+    says = concluded(record)
+    assert [one.group.world for one in (*says.best, *says.others) if one.group] == ["4gpu", "4gpu", "1gpu"]

@@ -12,11 +12,11 @@ from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.first_run_lines import first_run_lines
 
 CPU = FirstRun(instances=("2x-amd-epyc",), population=None, expectations=(), limitations=(), software=())
-BUSY = Limitation(kind="host", says="other processes used 1.3 of 2 cores meanwhile")
-CLOCKS = Limitation(kind="clocks", says="GPU 0: SM clock 1410 of 1980 MHz")
+BUSY = Limitation(kind="host", message="other processes used 1.3 of 2 cores meanwhile")
+CLOCKS = Limitation(kind="clocks", message="GPU 0: SM clock 1410 of 1980 MHz")
 PRODUCT = Quantity(
     name="matrix_product_4096",
-    rate=Rate(says="matrix product", resource="compute", value=51.0, unit="TFLOP/s"),
+    rate=Rate(label="matrix product", resource="compute", value=51.0, unit="TFLOP/s"),
     ranks=4,
     interconnect="native",
     links=frozenset({"NV18"}),
@@ -66,7 +66,7 @@ LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
     [
         (on_gpus(PRODUCT), FINE),
         (on_gpus(PRODUCT, CLOCKS), FINE),
-        (on_gpus(SLOW, CLOCKS), LOW + CLOCKS.says),
+        (on_gpus(SLOW, CLOCKS), LOW + CLOCKS.message),
         (
             on_gpus(SLOW),
             LOW + "no cause was found; look for other work and low clocks with nvidia-smi, then run again",
@@ -75,7 +75,7 @@ LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
             on_gpus(SLOW, software=("torch 2.11.0 -> 2.15.0",)),
             LOW + "the software differs from that of the records: torch 2.11.0 -> 2.15.0",
         ),
-        (on_gpus(PRODUCT, BUSY), f"{FINE} {BUSY.says}"),
+        (on_gpus(PRODUCT, BUSY), f"{FINE} {BUSY.message}"),
     ],
     ids=["fine", "clocks without effect", "clocks", "no cause", "software", "unrelated"],
 )

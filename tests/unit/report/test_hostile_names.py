@@ -1,4 +1,4 @@
-"""Names from files reach no terminal as they are, and what is no record is named, by every command."""
+"""Every command quotes control characters in names from files, and names files that are no records."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The time left, from the estimates of tests and from those that have ended."""
+"""The time left, from the estimates of tests and from the tests that have ended."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Configs with different batches, how samples/s grow with the devices, and what DDP costs on one."""
+"""Configs with different batches, the growth of samples/s with the devices, and the cost of DDP on one."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Every table of ``pytest perf``, with the longest names of the matrix: no line over 100 characters without -v.
 
-Only what is to be pasted may be longer: lines of code, which are indented by four, and commands.
+Only lines to paste may be longer: lines of code, which are indented by four, and commands.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The variables of ``--against-env``: what is read, and what only one side cannot have."""
+"""The variables of ``--against-env``: parsing, and refused variables."""
 
 import re
 

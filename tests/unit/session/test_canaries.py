@@ -1,4 +1,4 @@
-"""Canaries: a launch's times from its ranks', what a record keeps, and what is compared with what."""
+"""Canaries: a launch's times from its ranks' times, their record, and their comparison."""
 
 import pytest
 

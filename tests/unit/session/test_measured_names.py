@@ -1,4 +1,4 @@
-"""What a test gives to ``measure``: values and names, and what is wrong with them."""
+"""The arguments of ``measure``: values and names, and errors in them."""
 
 import sys
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which configs are measured along: those that a selected config is compared with and that were not selected."""
+"""The references of a run: unselected configs with which a selected config is compared."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Suspects are measured again after the last test: how often, when, and that one that is not slower is enough."""
+"""Remeasurement of suspects after the last test: its number, its times, and its end when a test is not slower."""
 
 import math
 from dataclasses import dataclass, field, replace

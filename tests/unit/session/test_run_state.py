@@ -1,4 +1,4 @@
-"""``Run.judged``: results of the flow, with what is decided later."""
+"""``Run.judged``: results of the flow, with later decisions."""
 
 from collections import Counter
 from dataclasses import replace

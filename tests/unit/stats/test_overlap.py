@@ -1,4 +1,4 @@
-"""What of a step's communication is exposed, and what measured configs say about it."""
+"""The exposed part of a step's communication, and its estimate from measured configs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Prior of the variance between runs: its estimate, what shrinks it, and what it does to a threshold."""
+"""Prior of the variance between runs: its estimate, its shrinkage, and its effect on a threshold."""
 
 import math
 from dataclasses import replace

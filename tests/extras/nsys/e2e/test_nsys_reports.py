@@ -1,4 +1,4 @@
-"""``--nsys``: how ranks are started below nsys and what becomes of its reports.
+"""``--nsys``: the start of ranks below nsys, and its reports.
 
 Nsight Systems is not on every machine that runs these tests. Its replacement here takes the same options and runs the
 rest of its command line as a child that leads a process group. It writes its report when the child has ended, as nsys

@@ -1,4 +1,4 @@
-"""Scripts of different style, unchanged, and what goes wrong in one: real ranks that run them."""
+"""Scripts of different style, unchanged, and their errors, in real ranks."""
 
 from collections.abc import Callable
 from pathlib import Path

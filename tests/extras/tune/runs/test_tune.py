@@ -1,4 +1,4 @@
-"""``pytest perf --tune`` as whole runs: what is collected, the search, its end on the terminal and in the record."""
+"""``pytest perf --tune`` as whole runs: collection, the search, its result on the terminal and in the record."""
 
 import json
 import re
