@@ -87,7 +87,7 @@ def test_records_without_a_fingerprint_are_compared_as_before(storage: Path) -> 
     (file,) = storage.glob("*/*")
     record = json.loads(file.read_text())
     for benchmark in record["benchmarks"]:
-        for key in ("workload_fingerprint", "config_fingerprint", "asked"):
+        for key in ("workload_fingerprint", "config_fingerprint", "requested"):
             del benchmark["extra_info"][key]
     file.write_text(json.dumps(record))
     outcome = pytest_perf(storage, *ASKED, STEADY, "--min-slowdown=100", "--require-baseline")
