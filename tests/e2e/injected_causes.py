@@ -107,7 +107,7 @@ ON_CPU = Injections(
         ),
         "many operators": Injection(
             cell=("many_operators", "ddp_default"),
-            step=r"(idle [^,]+, )?compute [^,]+, ((idle|exposed) [^,]+, )*in forward \+",
+            step=r"(idle [^,]+, )?compute [^,]+, (idle [^,]+, )?(exposed [^,]+, )?(idle [^,]+, )?in forward \+",
         ),
     },
 )

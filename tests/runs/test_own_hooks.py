@@ -70,15 +70,11 @@ def test_a_hook_that_is_wrong_everywhere_is_a_line_a_kind_of_test(tmp_path: Path
         tmp_path,
         *("perf", "-p", "tests.runs.broken_promise", *QUICK, "-k", "gradients and own_claims_bf16"),
         f"--hook={HERE}:claims_bf16",
-        variables={"DDP_PERF_TESTS_WRONG": "1"},
+        variables={"DDP_PERF_TESTS_WRONG": "1", "CI": ""},  # on CI pytest repeats each message in its summary
     )
     ((failed, likewise),) = re.findall(r" (\d+) failed, .*?(\d+) failed likewise", outcome.output)
     assert int(likewise) > 80
-    # On CI pytest repeats the whole message in its summary.
-    replays, wrong = (
-        set(re.findall(rf"^{line}.*", outcome.output, re.MULTILINE))
-        for line in ("replay: python -m fixtures", "wrong: test_gradients")
-    )
-    assert len(replays) == len(wrong) == int(failed) < 12
+    assert len(re.findall(r"^replay: python -m fixtures", outcome.output, re.MULTILINE)) == int(failed) < 12
+    assert len(re.findall(r"^wrong: test_gradients", outcome.output, re.MULTILINE)) == int(failed)
     assert re.search(r"^wrong: test_gradients_ways\[.*\] and \d+ like it: ", outcome.output, re.MULTILINE)
-    assert len(outcome.output.splitlines()) < 180
+    assert len(outcome.output.splitlines()) < 140
