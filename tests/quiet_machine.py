@@ -1,4 +1,7 @@
-"""A plugin of pytest: no canary, no spread and no other work disturbs a run. For live ranks on a busy machine."""
+"""A plugin of pytest: no canary, no spread and no other work disturbs a run or explains a slowdown.
+
+For live ranks on a busy machine.
+"""
 
 import math
 
@@ -11,3 +14,4 @@ def pytest_configure() -> None:
     for name in ("MIN_JUMP_PERCENT", "MIN_HOST_JUMP_PERCENT", "MIN_SPREAD_PERCENT"):
         setattr(disturbance, name, math.inf)
     setattr(decision, "OTHER_WORK_SHARE", math.inf)  # noqa: B010  # not its own name
+    setattr(decision, "excusable", lambda *_: False)  # noqa: B010

@@ -45,6 +45,7 @@ from ddp_perf.records import disturbance
 from ddp_perf.stats import decision
 
 decision.OTHER_WORK_SHARE = float("inf")
+decision.excusable = lambda *_: False
 disturbance.MIN_JUMP_PERCENT = disturbance.MIN_HOST_JUMP_PERCENT = float("inf")
 """
 
