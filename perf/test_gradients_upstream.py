@@ -12,7 +12,7 @@ from fixtures.extras.torch_bugs.upstream_bugs import MOST_RANKS, UPSTREAM_BUGS, 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.torch_version import torch_version
+from fixtures.matrix.hook import torch_version
 from fixtures.matrix.worlds import Backend, World
 from fixtures.session.launches import fail_test_on_rank_error
 from fixtures.session.settings import SETTINGS

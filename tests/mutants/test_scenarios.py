@@ -12,9 +12,9 @@ from fixtures.gradients.checks.updates import Update
 from fixtures.gradients.replay import Check, name_of, violations
 from fixtures.gradients.replay import path as path_of
 from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.hook import torch_version
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.suite_hooks import SUITE_HOOKS
-from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.worlds import World
 from tests.command_line import run
 from tests.mutants import suite_hooks

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fixtures.launch.channel import Channel, Frame
 from fixtures.launch.faults import Kind, RankFailure, RankFault, describe_exit
 from fixtures.launch.heartbeat import Heartbeat
-from fixtures.launch.silence import waits_for_others
+from fixtures.launch.processes import waits_for_others
 
 # Other processes of the machine may hold an example up.
 at_leisure = settings(deadline=None)

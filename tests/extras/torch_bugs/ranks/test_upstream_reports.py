@@ -6,8 +6,8 @@ import pytest
 
 from fixtures.extras.torch_bugs.upstream_bugs import UPSTREAM_BUGS
 from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.hook import torch_version
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.torch_version import torch_version
 from fixtures.matrix.worlds import World
 from studies import torch_bugs
 
