@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -38,8 +39,9 @@ from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
-from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from fixtures.trace.breakdown import Collective, RankBreakdown
 from tests.gradient_checks import CHECKS
+from tests.h200 import step as four_parts
 from tests.workloads_for_tests import STEP_MS
 
 # Name, bytes and elements of each parameter's gradient, of the model of the workload ``steady``.
@@ -147,22 +149,10 @@ def _break_down(world: World, rank: int) -> RankBreakdown:
         elements=GRADIENT_BYTES // 4,
         dtype="float32",
     )
-    step = StepBreakdown(
-        name="Batch 11",
-        length_ns=length_ns,
-        compute_ns=compute_ns,
-        exposed_communication_ns=communication_ns,
-        exposed_copy_ns=0,
-        idle_ns=length_ns - compute_ns - communication_ns,
-        communication_ns=communication_ns,
+    step = replace(
+        four_parts(compute_ns / 1e6, communication_ns / 1e6, 0, (length_ns - compute_ns - communication_ns) / 1e6),
         collectives=(all_reduce,) if world.size > 1 else (),
-        copies={},
         phase_ns={"get batch": 100_000, "forward": length_ns - 1_100_000, "backward": 800_000},
-        starved_ns=0,
-        unfed_ns=0,
-        ahead_ns=None,
-        waits=0,
-        waits_ns=0,
     )
     return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(step,) * 5)
 

@@ -16,9 +16,6 @@ HOSTILE = (
 )
 
 
-SENT = {"transfer_ms": 4, "exposed_ms": 2}
-
-
 def h200() -> Record:
     """A whole night, the last of four."""
     return read(BASELINES / "0004_vit.json")

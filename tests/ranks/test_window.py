@@ -89,7 +89,7 @@ def test_steps_are_not_timed_before_they_are_what_is_measured(two_ranks: RankSet
 def test_the_first_step_after_a_look_is_trained_and_not_measured(two_ranks: RankSets) -> None:
     """Every second step of rank 0 is long: of 6 + 8 + 1 + 8 + 1 + 4 steps, the 15th and the 24th are not measured."""
     step_s = Launch.of(trained(two_ranks, "restless", "no_comm"), Counter()).step_s
-    long = [step > 0.03 for step in step_s]
+    long = [step > 0.06 for step in step_s]  # a long one sleeps for 63 ms; a busy machine makes short ones longer
     assert len(set(long[:8:2])) == len(set(long[1:8:2])) == 1
     assert long[7] == long[8]
     assert long[15] == long[16]

@@ -11,8 +11,9 @@ from typing import Any
 from fixtures.launch.protocol import TrainRequest, TrainResult
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World
-from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from fixtures.trace.breakdown import Collective, RankBreakdown
 from tests import fake_ranks
+from tests.h200 import step as four_parts
 from tests.workloads_for_tests import steady
 
 MB = 1 << 20
@@ -93,22 +94,10 @@ def _break_down(rank: int, asked: TrainRequest) -> RankBreakdown:
         for number, layers_in in enumerate(step.buckets)
         if find_config(asked.config).hook != "no_comm"
     ]
-    broken_down = StepBreakdown(
-        name="Batch 11",
-        length_ns=length_ns,
-        compute_ns=compute_ns,
-        exposed_communication_ns=exposed_ns,
-        exposed_copy_ns=0,
-        idle_ns=length_ns - compute_ns - exposed_ns,
-        communication_ns=exposed_ns,
+    broken_down = replace(
+        four_parts(compute_ns / 1e6, exposed_ns / 1e6, 0, (length_ns - compute_ns - exposed_ns) / 1e6),
         collectives=tuple(sent),
-        copies={},
         phase_ns={"get batch": round(1e6 * step.input_ms), "backward": round(1e6 * BACKWARD_MS) + exposed_ns},
-        starved_ns=0,
-        unfed_ns=0,
-        ahead_ns=None,
-        waits=0,
-        waits_ns=0,
     )
     return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(broken_down,) * 5)
 

@@ -91,27 +91,6 @@ def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Pa
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 
-def test_a_record_says_where_and_on_what_it_was_made(first: tuple[Outcome, Path]) -> None:
-    outcome, storage = first
-    ((name, record),) = records_of(storage).items()
-    (instance,) = (folder.name for folder in storage.iterdir())
-    assert name == "0001_first.json"
-    assert record["schema"] == 1
-    assert record["instance"] == instance
-    assert f"ddp-perf: {instance}, worlds 1cpu, 2cpu" in outcome.output
-    assert record["environment"].keys() >= {
-        "torch",
-        "cuda",
-        "nccl",
-        "driver",
-        "host",
-        "gpu_uuids",
-        "clocks",
-        "topology",
-        "variables",
-    }
-
-
 def test_a_partial_record_hides_nobody_elses_history(storage: Path, tmp_path: Path) -> None:
     partial = pytest_perf(
         storage,

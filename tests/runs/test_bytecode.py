@@ -1,6 +1,7 @@
 """The line of the header where PYTHONDONTWRITEBYTECODE costs seconds at each start of ranks."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ AS_STARTED = "import sys; sys.dont_write_bytecode, sys.pycache_prefix = {}, {!r}
 def test_the_header_says_when_torch_is_compiled_at_each_start(
     tmp_path: Path, dont_write: bool, compiled: bool, said: int
 ) -> None:
-    import torch
-
-    assert torch.__file__ is not None
-    bytecode = tmp_path / "cache" / Path(torch.__file__).relative_to("/")
+    torch = find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    bytecode = tmp_path / "cache" / Path(torch.origin).relative_to("/")
     if compiled:
         bytecode.parent.mkdir(parents=True)
         bytecode.with_name(f"__init__.{sys.implementation.cache_tag}.pyc").touch()

@@ -95,24 +95,6 @@ def test_a_precision_is_part_of_the_workloads_name_unless_it_is_fp32(no_storage:
     ]
 
 
-@pytest.mark.parametrize(
-    ("expression", "words"),
-    [
-        ("powersgd", ["powersgd"]),
-        ("bf16", ["bf16"]),
-        ("2cpu and bucket_50mb", ["2cpu", "bucket_50mb"]),
-        ("vit_tiny", ["vit_tiny"]),
-        ("single", ["single"]),
-    ],
-)
-def test_k_selects_the_ids_that_have_its_words(
-    no_storage: Path, every_test: list[str], expression: str, words: list[str]
-) -> None:
-    expected = [test for test in every_test if all(word in test for word in words)]
-    assert expected
-    assert collected(no_storage, "-k", expression) == expected
-
-
 def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
     tests = collected(no_storage, "--workload=vit_tiny", "--workload=gpt2_124m", "-k", "1cpu-single")
     assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
@@ -166,6 +148,8 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
         ),
         ("--workload=my_project.taken:all_reduce", "the name 'all_reduce' is the suite's own"),
         ("--workload=vit_tiny@autocast", "--workload vit_tiny@autocast: choose the precision with --precision"),
+        ("--explain=none --traces=traces", "--traces keeps what profiled launches record, and with --explain none"),
+        ("--traces=/proc/traces", "--traces /proc/traces: cannot write there: "),
         ("--precision=fp8", "--precision: no precision named 'fp8': there are fp32, tf32, autocast"),
         ("--precision=tf32", "--precision tf32 needs a GPU, this machine has none"),
         ("--launches=0", "--launches must be 1 or more, got 0"),

@@ -83,18 +83,6 @@ def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
 
-def test_records_without_a_fingerprint_are_compared_as_before(storage: Path) -> None:
-    (file,) = storage.glob("*/*")
-    record = json.loads(file.read_text())
-    for benchmark in record["benchmarks"]:
-        for key in ("workload_fingerprint", "config_fingerprint", "requested"):
-            del benchmark["extra_info"][key]
-    file.write_text(json.dumps(record))
-    outcome = pytest_perf(storage, *ASKED, STEADY, "--min-slowdown=100", "--require-baseline")
-    assert outcome.exit_code == 0, outcome.output
-    assert "another workload" not in outcome.output
-
-
 def test_another_machine_under_the_same_name_is_reported_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
     (file,) = storage.glob("*/*")
     record = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""Copies between host and device: the selected tests, and the table of bare copies, on the GPUs of fake_gpus.py."""
+"""Copies between host and device: the table of bare copies, shares and records, on the GPUs of fake_gpus.py."""
 
 import json
 import re
@@ -9,45 +9,9 @@ import pytest
 from tests.command_line import QUICK, Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf
+from tests.runs.test_collected import EVERY_COPY
 
 FAKE = ("--workload=tests.workloads_for_tests:steady", "-p", "tests.fake_gpus")
-EVERY = {
-    *("feed_resident", "feed_pinned", "feed_pageable", "feed_pageable_blocking", "feed_pinned_blocking"),
-    *("feed_prefetch", "loss_item_every_1", "loss_item_every_10", "metrics_non_blocking", "checkpoint_copy"),
-    *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8)),
-}
-
-
-def configs(*arguments: str, gpus: bool = True) -> set[str]:
-    """The configs of perf/test_copies.py that a run with these arguments selects."""
-    outcome = perf(
-        Path("baselines"),
-        *arguments,
-        *(FAKE if gpus else ()),
-        "--collect-only",
-        "-q",
-        variables=machine() if gpus else None,
-    )
-    ids = [test for test in outcome.test_ids if "test_copies[" in test]
-    return {test.rpartition("-4gpu-" if gpus else "-2cpu-")[2].rstrip("]") for test in ids}
-
-
-def test_a_whole_run_measures_none_and_the_file_by_its_name_all() -> None:
-    assert configs("perf") == set()
-    assert configs("perf/test_copies.py") == EVERY
-    assert configs("perf", "-k", "copies") == EVERY
-
-
-def test_a_config_by_its_whole_name_is_measured() -> None:
-    assert configs("perf", "-k", "feed_loader_2") == {"feed_loader_2"}
-    assert configs("perf", "-k", "feed_loader") == set()
-
-
-def test_without_a_gpu_what_needs_one_is_left_out() -> None:
-    assert configs("perf/test_copies.py", gpus=False) == {
-        *("feed_resident", "feed_pinned", "loss_item_every_1", "loss_item_every_10"),
-        *(f"feed_loader_{workers}" for workers in (0, 1, 2, 4, 8)),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +50,7 @@ def test_the_share_of_the_step_is_in_the_table_and_in_the_record(saved: tuple[Pa
     (file,) = saved[0].rglob("0001_first.json")
     infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
     shares = {info["config"] for info in infos if "copies_percent" in info}
-    assert shares == EVERY - {"feed_resident"}
+    assert shares == EVERY_COPY - {"feed_resident"}
     fingerprints = {info["config"]: info["config_fingerprint"] for info in infos if "config_fingerprint" in info}
     options = {config: fingerprint["training_options"] for config, fingerprint in fingerprints.items()}
     assert options["feed_loader_4"] == {"workers": "4"}

@@ -1,37 +1,12 @@
-"""DDP's settings in whole runs: which run when, the line under the table, the record."""
+"""DDP's settings in whole runs: the line under the table, the record."""
 
 import json
 from pathlib import Path
 
-import pytest
-
-from fixtures.matrix.configs import DDP_PLAIN, DDP_SETTINGS
 from tests.fake_gpus import machine
 from tests.forked import perf
-from tests.forked import pytest as forked_pytest
 
 FILE = "perf/test_ddp_settings.py"
-
-
-def collected(*arguments: str) -> set[str]:
-    """The configs of the file that the command line runs."""
-    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
-    outcome = forked_pytest(*own, *arguments, variables=machine())
-    ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    return {test.partition("-4gpu-")[2].rstrip("]") for test in ids}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "configs"),
-    [
-        (("perf",), set()),
-        (("perf", "-k=bucket_25mb"), set()),
-        ((FILE,), {*DDP_PLAIN, *DDP_SETTINGS}),
-        (("perf", "-k=first_bucket"), {"first_bucket_1mb-bucket_25mb", "first_bucket_10mb-bucket_25mb"}),
-    ],
-)
-def test_settings_of_ddp_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
-    assert collected(*arguments) == configs
 
 
 def test_a_run_says_that_plain_buckets_are_best_and_records_the_settings(tmp_path: Path) -> None:

@@ -66,6 +66,12 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "baselines"
 
 
+@pytest.fixture(scope="module")
+def order(storage: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The order of the configs."""
+    return list(Night(tmp_path_factory.mktemp("order"), storage, "--explain=none").words)
+
+
 def test_a_slower_test_is_measured_again_after_the_last_and_red_everywhere(storage: Path, tmp_path: Path) -> None:
     night = Night(tmp_path, storage, **{SLOWER: "ddp_default"})
     assert night.outcome.exit_code == 1, night.outcome.output
@@ -95,8 +101,10 @@ def test_a_slower_test_stops_nothing(storage: Path, tmp_path: Path, option: str)
 
 
 @pytest.mark.parametrize(("option", "code"), [("-x", 1), ("--maxfail=1", 1), ("--sw", 2)])
-def test_an_error_stops_and_what_was_measured_is_decided(storage: Path, tmp_path: Path, option: str, code: int) -> None:
-    first = next(iter(Night(tmp_path, storage, "--explain=none").words))
+def test_an_error_stops_and_what_was_measured_is_decided(
+    storage: Path, order: list[str], tmp_path: Path, option: str, code: int
+) -> None:
+    first = order[0]
     failing = "bf16" if first != "bf16" else "ddp"
     night = Night(tmp_path, storage, option, "--explain=none", **{SLOWER: first, FAILING: failing})
     assert night.outcome.exit_code == code, night.outcome.output
@@ -113,8 +121,9 @@ def test_last_failed_runs_the_slower_test(storage: Path, tmp_path: Path) -> None
     assert list(again.words) == ["static_graph"]
 
 
-def test_stepwise_goes_on_after_the_error_not_after_the_slower_test(storage: Path, tmp_path: Path) -> None:
-    order = list(Night(tmp_path, storage, "--explain=none").words)
+def test_stepwise_goes_on_after_the_error_not_after_the_slower_test(
+    storage: Path, order: list[str], tmp_path: Path
+) -> None:
     Night(tmp_path, storage, "--sw", "--explain=none", **{SLOWER: order[0], FAILING: order[2]})
     again = Night(tmp_path, storage, "--sw", "--explain=none")
     assert again.outcome.exit_code == 0, again.outcome.output
@@ -125,9 +134,8 @@ def test_stepwise_goes_on_after_the_error_not_after_the_slower_test(storage: Pat
 # it is measured again, and when it is profiled.
 @pytest.mark.parametrize(("before", "word"), [(1, None), (None, None), (5, "unclear"), (6, "unclear"), (7, "slower")])
 def test_an_interrupted_run_ends_with_2_and_one_word_everywhere(
-    storage: Path, tmp_path: Path, before: int | None, word: str | None
+    storage: Path, order: list[str], tmp_path: Path, before: int | None, word: str | None
 ) -> None:
-    order = list(Night(tmp_path, storage, "--explain=none").words)
     number = order.index("ddp_default") + 1 if before is None else before
     arguments = ("--benchmark-save=after", "--explain=failures")
     night = Night(tmp_path, storage, *arguments, **{SLOWER: "ddp_default", INTERRUPT: str(number)})

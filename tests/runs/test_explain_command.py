@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,44 +16,36 @@ def explain(*arguments: str | Path) -> Outcome:
     return command("explain", *arguments)
 
 
-@pytest.fixture(params=["chrome", "compressed", "sqlite", "one sqlite"])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
-    """Two ranks, the second late, in every kind of file."""
-    recordings = [ddp_steps(0), ddp_steps(1, late_us=150)]
-    if request.param == "one sqlite":
-        return [sqlite(tmp_path / "both.sqlite", recordings)]
-    if request.param == "sqlite":
-        return [sqlite(tmp_path / f"rank{r.rank}.sqlite", [r]) for r in recordings]
-    ending = "json" if request.param == "chrome" else "json.gz"
-    return [recording.chrome(tmp_path / f"rank{recording.rank}.{ending}") for recording in recordings]
-
-
-def test_it_prints_the_parts_of_each_rank_and_of_all(files: list[Path]) -> None:
-    outcome = explain(*files)
+def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp_path: Path) -> None:
+    """Two ranks, the second late. Every kind of file gives the same: tests/unit/trace/test_breakdown.py."""
+    files = [recording.chrome(tmp_path / f"rank{recording.rank}.json.gz") for recording in (ddp_steps(0), late_rank())]
+    outcome = explain(*files, "--collectives")
     assert outcome.exit_code == 0, outcome.errors
-    rows = {
-        line.split()[0]: line.split()[1:] for line in outcome.output.splitlines() if line[:3] in ("0  ", "1  ", "all")
-    }
+    lines = [line.split() for line in outcome.output.splitlines()]
+    rows = {line[0]: line[1:] for line in lines if line and line[0] in ("0", "1", "all")}
     assert rows["0"][:7] == ["2", "1.00", "0.75", "0.18", "0.05", "0.02", "0.40"]
-    assert rows["1"][:7] == ["2", "1.00", "0.75", "0.05", "0.05", "0.15", "0.25"]
     assert rows["all"][0] == "1.00"
     assert "late: rank 1 in 2 of 4 collectives" in outcome.output
-
-
-def test_it_prints_the_collectives_of_a_step_one_by_one_where_asked(files: list[Path]) -> None:
-    outcome = explain(*files, "--collectives")
-    rows = [line.split() for line in outcome.output.splitlines() if " all_reduce " in line]
     # After the start of the backward pass, at 320 us of a step; the second has no compute beside it but 20 us.
-    assert [row[0] for row in rows] == ["1", "2"]
-    assert rows[0][-4:] == ["0.10", "0.200", "0.200", "0.000"]
-    assert rows[1][-4:] == ["0.46", "0.125", "0.050", "0.115"]
-    assert " all_reduce " not in explain(*files).output
-
-
-def test_it_prints_json_with_the_words_of_a_record(files: list[Path]) -> None:
+    sent = [line for line in lines if "all_reduce" in line]
+    assert [row[0] for row in sent] == ["1", "2"]
+    assert sent[0][-4:] == ["0.10", "0.200", "0.200", "0.000"]
+    assert sent[1][-4:] == ["0.46", "0.125", "0.050", "0.115"]
+    plain = explain(*files).output
+    assert " all_reduce " not in plain
+    assert "\n1  2  1.00  0.75  0.05  0.05  0.15  0.25" in re.sub(" +", "  ", plain)
     info = json.loads(explain(*files, "--json").output)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)
     assert info["late_ranks"] == {"1": 2}
+
+
+def test_one_export_has_both_ranks(tmp_path: Path) -> None:
+    outcome = explain(sqlite(tmp_path / "both.sqlite", [ddp_steps(0), late_rank()]))
+    assert "late: rank 1 in 2 of 4 collectives" in outcome.output
+
+
+def late_rank() -> Recording:
+    return ddp_steps(1, late_us=150)
 
 
 def test_ranks_are_identified_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:

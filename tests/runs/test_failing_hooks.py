@@ -48,15 +48,12 @@ def failed(outcome: Outcome) -> list[str]:
     return [line for line in outcome.output.splitlines() if line.startswith("FAILED ")]
 
 
-def test_the_reproducer_is_the_example_that_failed_first(tmp_path: Path) -> None:
-    output = run(tmp_path, "raises_for_float16").output
-    assert re.search(r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"float16\"", output, re.M)
-    assert "Falsifying example" not in output
-
-
-def test_its_row_says_how_many_are_not_run(tmp_path: Path) -> None:
+def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_many_are_not_run(tmp_path: Path) -> None:
     hook = "raises_for_float16"
     outcome = run(tmp_path, hook)
+    replayed = r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"float16\""
+    assert re.search(replayed, outcome.output, re.MULTILINE)
+    assert "Falsifying example" not in outcome.output
     assert re.search(rf"^hook {hook} +\d+ +1 +\d+ *$", outcome.output, re.MULTILINE), "right, wrong, not run"
     assert re.search(rf"wrong: {re.escape(ANY_SHAPE.format(hook))}: rank 0 .*; \d+ other tests of", outcome.unwrapped)
     assert f"; wrong gradients: {hook}" in outcome.unwrapped

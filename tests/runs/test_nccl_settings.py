@@ -1,4 +1,4 @@
-"""NCCL's settings in whole runs: which run when, in whose ranks, the check of the log, the line under the table."""
+"""NCCL's settings in whole runs: in whose ranks, the check of the log, the line under the table."""
 
 import json
 import re
@@ -7,52 +7,15 @@ from typing import Any
 
 import pytest
 
-from fixtures.matrix.configs import NCCL_SETTINGS
 from tests.command_line import Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf
-from tests.forked import pytest as forked_pytest
 from tests.runs.nccl_that_reads import UNREAD
 
 FILE = "perf/test_nccl_settings.py"
 STEADY = "tests.workloads_for_tests:steady"
 QUICK = ("--launches=2", "--steps=3", "--warmup=4", "--explain=none")
 WITH_GPUS = (*QUICK, "-p", "tests.fake_gpus", "-p", "tests.runs.nccl_that_reads")
-
-
-def collected(*arguments: str) -> set[str]:
-    """The configs of the file that the command line runs."""
-    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
-    outcome = forked_pytest(*own, *arguments, variables=machine())
-    ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    return {test.partition("-4gpu-")[2].rstrip("]") for test in ids}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("perf",),
-        ("perf", "-k=bucket_10mb"),
-        ("perf", "-k=not gradients"),
-        ("perf", "-k=ddp or test_scaling"),
-        ("perf", "-k=not ctas_8"),
-    ],
-)
-def test_settings_are_not_measured_unless_asked_for(arguments: tuple[str, ...]) -> None:
-    assert collected(*arguments) == set()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "configs"),
-    [
-        ((FILE,), {"bucket_10mb", "bucket_25mb", *NCCL_SETTINGS}),
-        (("perf", "-k=nccl_settings and bucket_10mb"), {"bucket_10mb", "ctas_4-bucket_10mb", "ctas_8-bucket_10mb"}),
-        (("perf", "-k=ctas_8"), {"ctas_8-bucket_10mb", "ctas_8-bucket_25mb"}),
-        ((f"{FILE}::test_nccl_settings[vit_l_32-4gpu-ctas_4-bucket_10mb]",), {"ctas_4-bucket_10mb"}),
-    ],
-)
-def test_settings_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
-    assert collected(*arguments) == configs
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> tuple[Outcome, dict[str, Any]]:

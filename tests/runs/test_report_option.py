@@ -13,8 +13,10 @@ STEADY = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_
 
 
 def test_a_run_leaves_its_summary_its_record_and_one_line(tmp_path: Path) -> None:
-    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path / 'out/here'}")
+    night = tmp_path / "night.json"
+    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path / 'out/here'}", f"--benchmark-json={night}")
     assert outcome.exit_code == 0, outcome.output
+    assert (tmp_path / "out/here/run.json").read_bytes() == night.read_bytes()
     assert outcome.output.count(f"\nreport: {tmp_path / 'out/here/report.'}") == 1
     assert len(checked(read_record(tmp_path / "out/here/run.json")).benchmarks) == 2
     assert (tmp_path / "out/here/report.md").read_text().startswith("## ddp-perf: 2 without a baseline for ")
@@ -25,11 +27,6 @@ def test_the_summary_and_the_record_need_no_extra(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     assert f"\nreport: {tmp_path / 'report.md'}\n" in outcome.output
     assert sorted(file.name for file in tmp_path.glob("*.*")) == ["report.md", "run.json"]
-
-
-def test_the_record_is_that_of_benchmark_json(tmp_path: Path) -> None:
-    perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path}", f"--benchmark-json={tmp_path / 'night.json'}")
-    assert (tmp_path / "run.json").read_bytes() == (tmp_path / "night.json").read_bytes()
 
 
 def test_a_slower_test_is_in_the_report(tmp_path: Path) -> None:

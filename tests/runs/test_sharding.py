@@ -1,15 +1,13 @@
-"""Optimizers and shardings in whole runs: which run when, the table, the line under it, the record."""
+"""Optimizers and shardings in whole runs: the table, the line under it, the record."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from fixtures.matrix.configs import SHARDING
 from tests.command_line import Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf
-from tests.forked import pytest as forked_pytest
 
 FILE = "perf/test_sharding.py"
 STEADY = "--workload=tests.workloads_for_tests:steady"
@@ -19,17 +17,6 @@ QUICK = (STEADY, "--launches=2", "--steps=3", "--warmup=4")
 def run(folder: Path, *arguments: str, gpus: bool = True) -> Outcome:
     on_gpus = ("-p", "tests.fake_gpus") if gpus else ()
     return perf(folder / "baselines", FILE, *QUICK, *on_gpus, *arguments, variables=machine() if gpus else {})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "configs"),
-    [(("perf",), set()), (("perf", "-k=ddp"), set()), ((FILE,), set(SHARDING)), (("perf", "-k=hsdp"), {"hsdp"})],
-)
-def test_shardings_are_measured_where_asked_for(arguments: tuple[str, ...], configs: set[str]) -> None:
-    own = ("-p", "no:cacheprovider", "-p", "tests.fake_gpus", "--collect-only", "-q")
-    outcome = forked_pytest(*own, *arguments, variables=machine())
-    ids = [test for test in outcome.test_ids if test.startswith(FILE)]
-    assert {test.partition("-4gpu-")[2].rstrip("]") for test in ids} == configs
 
 
 def test_a_run_says_what_saves_memory_and_pastes_the_blocks(tmp_path: Path) -> None:

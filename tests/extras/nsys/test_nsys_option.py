@@ -3,16 +3,10 @@
 import os
 from pathlib import Path
 
+from tests.extras.nsys.e2e.test_nsys_reports import stand_in
 from tests.forked import perf as pytest_perf
 
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
-
-
-def stand_in(folder: Path, script: str) -> None:
-    """``folder/nsys``"""
-    nsys = folder / "nsys"
-    nsys.write_text(f"#!/bin/sh\n{script}")
-    nsys.chmod(0o755)
 
 
 def test_an_nsys_that_runs_nothing_is_reported_at_once(tmp_path: Path) -> None:

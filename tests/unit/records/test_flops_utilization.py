@@ -7,26 +7,10 @@ import pytest
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.records.flops_utilization import mfu_percent, peak_flops_per_s
 from fixtures.records.measurement import Measurement
-from tests.builders import launch, measured
+from tests.builders import TRAINED, launch, measured
 
 H100 = "NVIDIA H100 80GB HBM3"
-FP32 = WorkloadFingerprint(
-    parameters=1,
-    parameter_elements=1,
-    parameter_dtypes=["float32"],
-    parameters_sha256="",
-    buffers=0,
-    buffer_elements=0,
-    buffers_sha256="",
-    sample=[],
-    batch_size=32,
-    optimizer="SGD",
-    optimizer_options={},
-    find_unused_parameters=False,
-    activation_dtypes=["float32"],
-    float32_matmul_precision="highest",
-    cudnn_allow_tf32=True,
-)
+FP32 = replace(TRAINED, cudnn_allow_tf32=True)
 TF32 = replace(FP32, float32_matmul_precision="high")
 AUTOCAST = replace(FP32, activation_dtypes=["bfloat16", "float32"])
 

@@ -19,25 +19,22 @@ from fixtures.records.measurement import Measurement
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import Transfers
-from fixtures.report import table as table_module
 from fixtures.report.against import against_lines
 from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.report.breakdown_tables import breakdown_lines
-from fixtures.report.columns import Column, shown_columns
+from fixtures.report.columns import shown_columns
 from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.paragraphs import WIDTH
 from fixtures.report.progress import line_of
-from fixtures.report.rows import Row
 from fixtures.report.table import report_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, launch, lines, measured, report_of
+from tests.builders import SETTINGS, launch, measured, report_of
 from tests.h200 import POWERSGD
-from tests.unit.report.test_table import quiet
 
 OTHER = Interpreter(
     executable=Path("/opt/other/bin/python"),
@@ -180,19 +177,6 @@ def test_a_line_with_room_has_the_time_left_and_columns() -> None:
         f"[1/9] {'a' * 10}{' ' * 37}  108.91 ms/step  ok            8 s left",
         f"[1/9] {'b' * 40}{' ' * 7}  108.91 ms/step  ok            8 s left",
     ]
-
-
-def test_a_new_column_of_the_main_table_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    samples: Column[Row] = Column(
-        title="samples/s", value=lambda row: row.samples_per_s, format=".0f", meaning="of all ranks together."
-    )
-    monkeypatch.setattr(table_module, "COLUMNS", (*COLUMNS, samples))
-    table = lines(quiet("ddp", 8), quiet("bf16", 9))
-    assert table[2].endswith("verdict      samples/s")
-    (row,) = [line for line in table if line.startswith("bf16 ")]
-    assert row.endswith("no baseline       2304")
-    assert not any("of all ranks together." in line for line in table)
-    assert any("samples/s: of all ranks together." in line for line in lines(quiet("ddp", 8), verbose=True))
 
 
 def test_each_column_has_another_header() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pynvml
-import pytest
 
 from tests.command_line import Outcome
 from tests.extras.doctor.fake_host import host, write_host
@@ -35,64 +34,32 @@ def test_a_healthy_machine_is_fit(tmp_path: Path) -> None:
     assert all(len(line) <= 100 for line in facts)
 
 
-@pytest.mark.parametrize(
-    ("injected", "says"),
-    [
-        pytest.param(
-            {"peer_to_peer": False},
-            "peer-to-peer is off in 6 of 6 pairs of GPUs (chipset not supported): traffic goes through host memory; ",
-            id="peer-to-peer off",
-        ),
-        pytest.param(
-            {"pcie_width": 8},
-            "the PCIe link is x8 of x16 (GPU 0): copies between host and device are slower; ",
-            id="half the PCIe width",
-        ),
-        pytest.param(
-            {"power_limit_w": 350},
-            "power limit 350 W of 700 W (GPU 0-3): clocks fall under load; nvidia-smi -pl with the default",
-            id="power cap",
-        ),
-        pytest.param(
-            {"neighbour_percent": 43},
-            "another process (pid 4711) uses 43 % of the SMs, 2.1 GB (GPU 1): its kernels are in the measured steps; ",
-            id="busy neighbour",
-        ),
-        pytest.param(
-            {"shm_mb": 512},
-            "/dev/shm has 512 MB free: NCCL's buffers and loader workers fail",
-            id="half a GB of /dev/shm",
-        ),
-    ],
-)
-def test_what_makes_a_machine_slower_is_named(injected: dict[str, Any], says: str, tmp_path: Path) -> None:
-    outcome = doctor(tmp_path, **injected)
+def test_what_makes_a_machine_slower_is_named(tmp_path: Path) -> None:
+    """One fault of each source; test_gpu_checks.py and test_host_checks.py have all."""
+    outcome = doctor(tmp_path, peer_to_peer=False, pcie_width=8, power_limit_w=350, neighbour_percent=43, shm_mb=512)
     assert outcome.exit_code == 0, outcome.errors
-    assert f"slower: {says}" in outcome.unwrapped
-    assert outcome.output.endswith("this machine is fit to measure, but slower or less steady: 1 warning\n")
+    for says in (
+        "peer-to-peer is off in 6 of 6 pairs of GPUs (chipset not supported): traffic goes through host memory; ",
+        "the PCIe link is x8 of x16 (GPU 0): copies between host and device are slower; ",
+        "power limit 350 W of 700 W (GPU 0-3): clocks fall under load; nvidia-smi -pl with the default",
+        "another process (pid 4711) uses 43 % of the SMs, 2.1 GB (GPU 1): its kernels are in the measured steps; ",
+        "/dev/shm has 512 MB free: NCCL's buffers and loader workers fail",
+    ):
+        assert says in outcome.unwrapped
+    assert outcome.output.endswith("this machine is fit to measure, but slower or less steady: 5 warnings\n")
 
 
-@pytest.mark.parametrize(
-    ("injected", "says"),
-    [
-        pytest.param({"shm_mb": 64}, "/dev/shm has 64 MB free: NCCL's buffers", id="docker's /dev/shm"),
-        pytest.param(
-            {"compute_mode": pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS},
-            "compute mode exclusive process (GPU 0-3): the suite has several processes on a GPU; ",
-            id="one process a GPU",
-        ),
-        pytest.param(
-            {"files": {"proc/self/status": "Cpus_allowed_list:\t0-2"}},
-            "3 cores for 4 ranks: ",
-            id="fewer cores than GPUs",
-        ),
-    ],
-)
-def test_an_unfit_machine_gives_exit_code_1(injected: dict[str, Any], says: str, tmp_path: Path) -> None:
-    outcome = doctor(tmp_path, **injected)
+def test_an_unfit_machine_gives_exit_code_1(tmp_path: Path) -> None:
+    files = {"proc/self/status": "Cpus_allowed_list:\t0-2"}
+    outcome = doctor(tmp_path, files, shm_mb=64, compute_mode=pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
     assert outcome.exit_code == 1, outcome.errors
-    assert f"unfit: {says}" in outcome.unwrapped
-    assert outcome.output.endswith("this machine is unfit to measure: 1 error, 0 warnings\n")
+    for says in (
+        "/dev/shm has 64 MB free: NCCL's buffers",
+        "compute mode exclusive process (GPU 0-3): the suite has several processes on a GPU; ",
+        "3 cores for 4 ranks: ",
+    ):
+        assert says in outcome.unwrapped
+    assert outcome.output.endswith("this machine is unfit to measure: 3 errors, 0 warnings\n")
 
 
 def test_nothing_is_collected_or_measured(tmp_path: Path) -> None:

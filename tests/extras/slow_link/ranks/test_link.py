@@ -51,7 +51,7 @@ def linked() -> Iterator[RankSets]:
 
 def seconds(linked: RankSets, world: World, byte_count: int) -> float:
     (ranks,) = linked.of(NATIVE)
-    arguments = {"byte_count": byte_count, "repeats": 3}
+    arguments = {"byte_count": byte_count, "repeats": 5}
     times = ranks.run(world, f"{IN_RANKS}:shortest_all_reduce_s", arguments, doing="all-reduce")
     return float(max(times))
 
