@@ -150,12 +150,12 @@ def fp32_whatever_the_dtype(bucket: Bucket) -> Tensor:
 
 
 @sound(**FP16)
-def fp16(bucket: Bucket) -> Tensor:
+def casts_to_fp16(bucket: Bucket) -> Tensor:
     return average(bucket.buffer(), torch.float16)
 
 
 @sound(**BF16)
-def bf16(bucket: Bucket) -> Tensor:
+def casts_to_bf16(bucket: Bucket) -> Tensor:
     return average(bucket.buffer(), torch.bfloat16)
 
 
