@@ -324,8 +324,8 @@ def test_on_a_noisy_machine_the_default_is_advised() -> None:
     assert best(*NOISY) == [
         "disturbed: yes, spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",
         "best lossless: not decided among bucket_100mb, bucket_10mb, ddp_default and 1 more: they differ by 62.4 %, "
-        "and these launches decide from 177.1 % on; use ddp_default, PyTorch's default, 9.41 steps/s, 67 % of the "
-        "speed without communication",
+        "and these launches decide only differences of over 100 %; use ddp_default, PyTorch's default, 9.41 "
+        "steps/s, 67 % of the speed without communication",
     ]
 
 
