@@ -76,7 +76,7 @@ def test_a_step_with_something_in_one_of_several_is_the_mean_of_so_many(
 @pytest.mark.parametrize("workload", STARVED)
 def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str) -> None:
     """Batches loaded while the profiler started do not count."""
-    found = trained(two_ranks, workload, steps=1, profile=True).breakdown
+    found = trained(two_ranks, workload, steps=1, profile=4).breakdown
     assert found is not None
     step = over_ranks([found])
     assert len(step.ranks[0].steps) % WORKERS == 0

@@ -54,7 +54,7 @@ def test_the_log_since_a_mark_lacks_what_was_logged_before(ranks: RankSet) -> No
 
 def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
     call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
-    request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=True)
+    request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=4)
     (result,) = ranks.ask(ONE, request, doing="training")
     assert result.nccl_choices == Choices()
 

@@ -66,7 +66,7 @@ def test_powersgd_sends_two_vectors_a_matrix(two_ranks: RankSets, config: str, b
 def test_fewer_exchanges_send_what_is_predicted(two_ranks: RankSets, config: str) -> None:
     """By the collectives that a step issues, in the mean over the steps between two averages of the weights."""
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=8, warmup=5, profile=True)
+    request = TrainRequest(workload="vit_tiny", config=config, world=WORLD.name, steps=8, warmup=5, profile=4)
     result = ranks.ask(WORLD, request, doing=config)[0]
     plain = 2 * sum(size for size, _ in result.gradients)
     assert result.wire_bytes_per_step == (plain if config == "accumulate_2" else plain // 8)

@@ -52,7 +52,7 @@ def test_a_framework_without_a_launcher(run: Run, script: str) -> None:
 
 def test_the_profile_of_a_framework_adds_up(run: Run) -> None:
     """In Lightning the update calls the forward and the backward pass."""
-    for result in run(SCRIPTS / "with_lightning.py", profile=True):
+    for result in run(SCRIPTS / "with_lightning.py", profile=4):
         assert result.breakdown is not None
         assert len(result.breakdown.steps) == 4
         assert result.breakdown.steps[0].phase_ns["backward"] > 0

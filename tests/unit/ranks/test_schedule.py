@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.launch.protocol import PROFILED_STEPS, TrainRequest
+from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.configs import CONFIGS
 from fixtures.ranks.feed import PREFETCH
 from fixtures.ranks.schedule import Schedule, schedule
@@ -38,9 +38,9 @@ def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyP
     plain = of("ddp").batches
     assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1
-    assert of("ddp", replace(REQUEST, profile=True)).batches == plain + 1 + PROFILED_STEPS + 2
-    both = replace(REQUEST, profile=True, traces=("a", "b"))
-    assert of("ddp", both).batches == plain + 2 * (1 + PROFILED_STEPS) + 2
+    assert of("ddp", replace(REQUEST, profile=4)).batches == plain + 2 + 4 + 2
+    both = replace(REQUEST, profile=4, traces=("a", "b"))
+    assert of("ddp", both).batches == plain + 2 * (2 + 4) + 2
     assert of("accumulate_4").batches == 4 * plain
 
 

@@ -91,7 +91,7 @@ def test_accumulation_is_a_step_with_several_batches_and_a_skipped_update_is_a_s
 
 @pytest.mark.parametrize("script", ["plain.py", "accumulation.py"])
 def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
-    for result in run(SCRIPTS / script, profile=True):
+    for result in run(SCRIPTS / script, profile=4):
         assert result.breakdown is not None
         assert len(result.breakdown.steps) == 4
         assert {"forward", "backward", "optimizer step"} <= result.breakdown.steps[0].phase_ns.keys()
