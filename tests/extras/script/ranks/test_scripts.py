@@ -97,6 +97,41 @@ def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
         assert {"forward", "backward", "optimizer step"} <= result.breakdown.steps[0].phase_ns.keys()
 
 
+# The script's own ranges, some with the names of the marks.
+RANGES = """
+    with record_function("own"), record_function("forward"), record_function(f"Batch {step}"):
+        time.sleep(0.001)
+    with nvtx.annotate("annotated"):
+        time.sleep(0.001)
+    nvtx.push_range("pushed")
+    torch.cuda.nvtx.range_push("inner")
+    time.sleep(0.004)
+    torch.cuda.nvtx.range_pop()
+    nvtx.pop_range()
+    decorated()
+"""
+BEFORE = """
+import time, nvtx
+from torch.profiler import record_function
+@nvtx.annotate()
+def decorated():
+    with torch.cuda.nvtx.range("of {}", "decorated"):
+        pass
+"""
+
+
+def test_the_profile_has_the_scripts_own_ranges(run: Run, written: Callable[..., Path]) -> None:
+    script = written(before=BEFORE, inside=RANGES)
+    for result in run(script, profile=True):
+        assert result.breakdown is not None
+        (own,) = {tuple(sorted(step.range_parts_ns)) for step in result.breakdown.steps}
+        phases = {"get batch", "forward", "backward", "optimizer step"}
+        assert set(own) - phases == {"own", "annotated", "pushed", "inner", "decorated", "of decorated"}
+        for step in result.breakdown.steps:
+            assert sum(step.range_parts_ns["pushed"]) >= 4e6
+            assert step.range_parts_ns["pushed"][3] >= 4e6  # idle: it sleeps
+
+
 def test_the_output_of_each_launch_is_kept(run: Run, tmp_path: Path) -> None:
     run(SCRIPTS / "plain.py", log=str(tmp_path / "plain"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"plain-launch1-rank{rank}.log" for rank in (0, 1)]
@@ -121,11 +156,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ends early": ({"steps": 7}, "train.py ended after 7 optimizer steps, 10 are needed (4 to warm up)"),
     "without DDP": (
         {"before": "DistributedDataParallel = lambda module: module"},
-        "train.py trains without DistributedDataParallel: its ranks exchange no gradients",
+        "train.py trains without DistributedDataParallel: its ranks exchange no gradients; wrap the model in it",
     ),
     "FSDP": (
         {"before": "from torch.distributed.fsdp import fully_shard; DistributedDataParallel = fully_shard"},
-        "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is not supported",
+        "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is "
+        "not supported; measure it with",
     ),
     "spawn": (
         {"before": "import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)"},

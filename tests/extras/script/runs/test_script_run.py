@@ -28,6 +28,8 @@ def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storag
     tests = {one["extra_info"]["config"]: one["extra_info"] for one in record["benchmarks"]}
     assert tests.keys() == {"single", "as_written", "ddp_default", "bucket_10mb", "bf16", "no_comm"}
     assert all(one["breakdown_ms"]["compute"] > 0 for one in tests.values())
+    assert tests["as_written"]["ranges_ms"].keys() >= {"get batch", "forward", "backward", "optimizer step"}
+    assert "phases of as_written" in recorded.output
     assert list(record["scripts"].values()) == ["tests/extras/script/scripts/plain.py --width 64 --epochs 9"]
     assert tests["as_written"]["samples_per_step"] == 2 * 16
     assert tests["as_written"]["gradient_error"] == 0
