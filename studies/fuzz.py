@@ -32,10 +32,10 @@ from types import FrameType
 from typing import Any
 
 from fixtures.__main__ import main
+from fixtures.extras.first_run.expectations import read_population
 from fixtures.matrix.plain_text import quoted
 from fixtures.records.baselines import BadBaseline, History, read_history
 from fixtures.records.differences import cause
-from fixtures.records.expectations import read_population
 from fixtures.records.machine_identity import other_machine
 from fixtures.records.priors import read_priors
 from fixtures.stats.verdict import judge

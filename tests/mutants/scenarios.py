@@ -21,7 +21,7 @@ from torch.distributed.algorithms.model_averaging.averagers import PeriodicModel
 from torch.futures import Future
 
 from fixtures.gradients.checks.buffers import BufferScenario
-from fixtures.gradients.checks.updates import Begun, Update, Wrap
+from fixtures.gradients.checks.updates import Begin, Update
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
 from tests.mutants.hooks import done
@@ -345,8 +345,8 @@ def local_when_compiled(ddp: Any) -> Mean:
 UPDATES: list[Update] = []
 
 
-def update(hook: str = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
-    def enter(begin: Callable[..., Begun]) -> Update:
+def update(hook: str = _ALLREDUCE) -> Callable[[Begin], Update]:
+    def enter(begin: Begin) -> Update:
         UPDATES.append(Update(name=f"{_HERE}:{begin.__name__}", begin=begin, hook=hook))
         return UPDATES[-1]
 
@@ -356,7 +356,7 @@ def update(hook: str = _ALLREDUCE) -> Callable[[Callable[..., Begun]], Update]:
 Order = Callable[[Any, GradBucket, Callable[[], None]], Future[Tensor]]
 
 
-def _stepping(ddp: Any, kind: Any, settings: Mapping[str, Any], order: Order) -> Begun:
+def _stepping(ddp: Any, kind: Any, settings: Mapping[str, Any], order: Order) -> Callable[[], None]:
     from torch.distributed.optim import as_functional_optim
 
     functional = as_functional_optim(kind, **settings)
@@ -369,22 +369,22 @@ def _stepping(ddp: Any, kind: Any, settings: Mapping[str, Any], order: Order) ->
         return order(state, bucket, step)
 
     ddp.register_comm_hook(None, hook)
-    return ddp, lambda: None
+    return lambda: None
 
 
 @update()
-def steps_before_the_all_reduce(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def steps_before_the_all_reduce(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Steps with the rank's own gradient."""
 
     def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
         step()
         return default_hooks.allreduce_hook(state, bucket)
 
-    return _stepping(wrap(module), kind, settings, order)
+    return _stepping(ddp, kind, settings, order)
 
 
 @update()
-def steps_before_the_all_reduce_is_done(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def steps_before_the_all_reduce_is_done(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Steps with what is in the bucket by then: its own gradient, on a rank that is early."""
 
     def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
@@ -392,11 +392,11 @@ def steps_before_the_all_reduce_is_done(module: Any, wrap: Wrap, *, kind: Any, s
         step()
         return future
 
-    return _stepping(wrap(module), kind, settings, order)
+    return _stepping(ddp, kind, settings, order)
 
 
 @update()
-def skips_the_last_bucket(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def skips_the_last_bucket(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Skips the bucket with the first layers."""
 
     def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
@@ -408,19 +408,18 @@ def skips_the_last_bucket(module: Any, wrap: Wrap, *, kind: Any, settings: Mappi
         stepped: Future[Tensor] = default_hooks.allreduce_hook(state, bucket).then(after)
         return stepped
 
-    return _stepping(wrap(module), kind, settings, order)
+    return _stepping(ddp, kind, settings, order)
 
 
 @update()
-def steps_twice_as_far(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def steps_twice_as_far(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Doubles the learning rate."""
-    ddp = wrap(module)
     ddp._register_fused_optim(kind, **{**settings, "lr": 2 * settings["lr"]})
-    return ddp, lambda: None
+    return lambda: None
 
 
 @update()
-def steps_with_bf16(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def steps_with_bf16(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Rounds to bfloat16 but claims the gradients' own dtype."""
 
     def rounded(state: Any, bucket: GradBucket) -> Future[Tensor]:
@@ -429,21 +428,19 @@ def steps_with_bf16(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str
 
     from torch.distributed.optim import as_functional_optim
 
-    ddp = wrap(module)
     state = overlap._OptimizerHookState(as_functional_optim(kind, **settings))
     ddp.register_comm_hook(None, overlap._hook_then_optimizer(rounded, state))
-    return ddp, lambda: None
+    return lambda: None
 
 
 @update(hook="none")
-def zero_does_not_tell_the_others(module: Any, wrap: Wrap, *, kind: Any, settings: Mapping[str, Any]) -> Begun:
+def zero_does_not_tell_the_others(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
     """Each rank updates its share and does not send it to the others."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    ddp = wrap(module)
     optimizer = ZeroRedundancyOptimizer(ddp.parameters(), optimizer_class=kind, foreach=False, **settings)
     optimizer._sync_params = lambda: None  # type: ignore[attr-defined]  # its types do not have it
-    return ddp, optimizer.step
+    return optimizer.step
 
 
 # ---- local SGD

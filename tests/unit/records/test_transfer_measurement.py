@@ -11,7 +11,8 @@ from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
 from fixtures.matrix.worlds import World, parse_world
-from fixtures.records.transfer_measurement import TransferLaunch, Transfers
+from fixtures.records.launch_statistics import TimedLaunch
+from fixtures.records.transfer_measurement import Transfers
 
 
 def all_reduces(
@@ -26,7 +27,7 @@ def all_reduces(
         world=World(backend="nccl", size=ranks),
         interconnect=INTERCONNECTS["native"],
         launches=tuple(
-            TransferLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
+            TimedLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
             for steps in launches_s
         ),
         link_gb_per_s=link_gb_per_s,

@@ -8,7 +8,8 @@ import pytest
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.transfer_measurement import TransferLaunch, Transfers
+from fixtures.records.launch_statistics import TimedLaunch
+from fixtures.records.transfer_measurement import Transfers
 from fixtures.report.bandwidth import bandwidth_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -23,7 +24,7 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
             transfer=TRANSFERS[name], world=parse_world("8gpu"), interconnect=INTERCONNECTS["native"], launches=()
         )
         seconds = latency_s + empty.message_bytes / gb_per_s / 1e9
-        launched = replace(empty, launches=(TransferLaunch(step_s=(seconds,), transport=Counter()),))
+        launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,), transport=Counter()),))
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = Judged(
             measurement=launched, verdict=judge([seconds], [])
         )

@@ -14,10 +14,11 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
+from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.records.training_effect import Effect
-from fixtures.records.transfer_measurement import TransferLaunch, Transfers
+from fixtures.records.transfer_measurement import Transfers
 from fixtures.report import table as table_module
 from fixtures.report.against import against_lines
 from fixtures.report.bandwidth import bandwidth_lines
@@ -104,7 +105,7 @@ def everything() -> Run:
             transfer=collective,
             world=parse_world("8gpu"),
             interconnect=INTERCONNECTS["native"],
-            launches=(TransferLaunch(step_s=(0.01,), transport=launch(1).transport),),
+            launches=(TimedLaunch(step_s=(0.01,), transport=launch(1).transport),),
             link_gb_per_s=450,
         )
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.hooks import find_hook
-from fixtures.records.training_effect import LossEffect
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, launch, measured
@@ -51,7 +51,8 @@ def test_the_merged_results_cannot_be_written_to(run: Run) -> None:
     ],
 )
 def test_a_fifth_more_loss_is_harmful_unless_the_users_hook_states_it(run: Run, hook: str, harmful: bool) -> None:
-    run.recorded_effects = {(find_hook(hook).name, "fp32"): LossEffect(excess_percent=20, margin_percent=5)}
+    fifth_more = [[2.0, 1.25], [2.0, 1.2], [2.0, 1.15]]
+    run.recorded_effects = [effect(find_hook(hook).name, "2cpu", fifth_more, [[2.0, 1.0]] * 3)]
     m = measured("bf16", 1)
     assert run.is_harmful(replace(m, config=replace(m.config, name=hook, hook=hook))) is harmful
 

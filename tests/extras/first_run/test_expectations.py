@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras.first_run.expectations import Expectation, Population, expectations, read_population
+from fixtures.extras.first_run.quantities import Quantity, links_of, quantities
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.gpu_links import Topology
-from fixtures.records.expectations import Expectation, Population, expectations, read_population
-from fixtures.records.quantities import Quantity, links_of, quantities
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 from tests.builders import TRAINED
 

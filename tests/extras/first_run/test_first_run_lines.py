@@ -1,15 +1,15 @@
-"""The paragraph on a run without a baseline, where no whole run shows it: tests/runs/test_first_run.py has the rest."""
+"""The paragraph on a run without a baseline, where no whole run shows it: runs/test_first_run.py has the rest."""
 
 from dataclasses import replace
 
 import pytest
 
-from fixtures.records.expectations import Expectation, PastRun, Population
-from fixtures.records.first_run import FirstRun
-from fixtures.records.limitations import Limitation
-from fixtures.records.quantities import Quantity, Rate
+from fixtures.extras.first_run.expectations import Expectation, PastRun, Population
+from fixtures.extras.first_run.facts import FirstRun
+from fixtures.extras.first_run.first_run_lines import first_run_lines
+from fixtures.extras.first_run.limitations import Limitation
+from fixtures.extras.first_run.quantities import Quantity, Rate
 from fixtures.records.schema import EnvironmentRecord
-from fixtures.report.first_run_lines import first_run_lines
 
 CPU = FirstRun(instances=("2x-amd-epyc",), population=None, expectations=(), limitations=(), software=())
 BUSY = Limitation(kind="host", message="other processes used 1.3 of 2 cores meanwhile")

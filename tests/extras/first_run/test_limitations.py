@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from fixtures.extras.first_run.limitations import limitations
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_health import GpuWarning
-from fixtures.records.limitations import limitations
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 
 DEVICE = {
