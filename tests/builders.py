@@ -135,7 +135,7 @@ def run_of(*measurements: Measurement, history_s: Iterable[float] = ()) -> Run:
 
 
 def report_of(run: Run) -> Report:
-    return Report(record=record_so_far(run))
+    return Report(record=record_so_far(run, None))
 
 
 def printed(run: Run, *, verbose: bool = False) -> list[str]:
