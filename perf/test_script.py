@@ -19,6 +19,6 @@ def test_script_scaling(measure: Measure, workload: str, world: str, config: str
     measure(workload, world, config)
 
 
-@pytest.mark.cells(ON_REQUEST, "every", default=False)
+@pytest.mark.cells(ON_REQUEST, "every", default=False, instead_of=("test_script", *BY_DEFAULT))
 def test_script_settings(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
