@@ -143,6 +143,15 @@ def test_the_ranges_of_names_after_the_first_hundred_are_one(run: Run, written: 
             assert sum(step.range_parts_ns[FURTHER]) >= 2e6
 
 
+def test_a_range_in_which_a_step_ends_lasts_no_longer_than_the_step(run: Run, written: Callable[..., Path]) -> None:
+    updating = TRAINING.replace("optimizer.step()", "with record_function('update'): optimizer.step()")
+    for result in run(written(updating, before="from torch.profiler import record_function"), profile=True):
+        assert result.breakdown is not None
+        for step in result.breakdown.steps:
+            parts = step.range_parts_ns
+            assert sum(parts["update"]) <= sum(parts["optimizer step"]) + 0.1 * step.length_ns
+
+
 def test_the_output_of_each_launch_is_kept(run: Run, tmp_path: Path) -> None:
     run(SCRIPTS / "plain.py", log=str(tmp_path / "plain"))
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"plain-launch1-rank{rank}.log" for rank in (0, 1)]
