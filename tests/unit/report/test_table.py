@@ -320,6 +320,12 @@ NOISY = (
 )
 
 
+def test_the_summary_says_the_same_of_a_disturbed_world_as_its_table() -> None:
+    both = [DDP, *(replace(one, world=parse_world("4gpu")) for one in NOISY)]
+    of_table, *_ = [line for line in lines(*both) if line.startswith("disturbed: ")]
+    assert best(*both)[0].startswith(of_table.replace("disturbed: ", "disturbed: yes, vit_l_32 4gpu native: "))
+
+
 def test_on_a_noisy_machine_the_default_is_advised() -> None:
     assert best(*NOISY) == [
         "disturbed: yes, spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",
