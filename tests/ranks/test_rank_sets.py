@@ -24,6 +24,7 @@ from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets, Variables, share_out
 from fixtures.launch.session import Session
+from fixtures.launch.starter import Start
 from fixtures.matrix.interconnects import INTERCONNECTS, Interconnect
 from fixtures.matrix.worlds import World
 
@@ -146,7 +147,9 @@ def session() -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def ranks(session: Session) -> Iterator[RankSet]:
-    ranks = RankSet(session, "faulty", 2, on_gpu=False, variables=VARIABLES, rank_timeout_s=PATIENCE_S)
+    ranks = RankSet(
+        Start(session=session, name="faulty", size=2, on_gpu=False, variables=VARIABLES), rank_timeout_s=PATIENCE_S
+    )
     yield ranks
     ranks.close()
 
@@ -281,7 +284,9 @@ def test_a_rank_that_does_not_come_up_is_named(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(at_start)
     variables = {"PYTHONPATH": str(tmp_path)}
-    ranks = RankSet(session, tmp_path.name, 1, on_gpu=False, variables=variables, rank_timeout_s=PATIENCE_S)
+    ranks = RankSet(
+        Start(session=session, name=tmp_path.name, size=1, on_gpu=False, variables=variables), rank_timeout_s=PATIENCE_S
+    )
     ranks.start_timeout_s = LITTLE_PATIENCE_S
     with pytest.raises(RankFailure, match="starting the ranks: rank 0") as failure:
         run(ranks, ONE, "total")

@@ -128,6 +128,20 @@ def test_a_test_that_is_named_and_cannot_run_is_skipped_with_the_reason(tmp_path
     assert " passed" not in outcome.output
 
 
+@pytest.mark.parametrize("world", ["8cpu", "2gpu"])
+def test_an_id_of_a_world_of_another_machine_says_which_worlds_there_are(tmp_path: Path, world: str) -> None:
+    outcome = perf(tmp_path, f"perf/test_scaling.py::test_scaling[vit_tiny-{world}-ddp]")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    why = f"this machine has no world {world}: it has 1cpu, 2cpu (no GPU, so one or two ranks on the CPU)"
+    assert f"ERROR: {why}\n" in outcome.errors
+
+
+def test_an_id_of_no_config_says_nothing_of_worlds(tmp_path: Path) -> None:
+    outcome = perf(tmp_path, "perf/test_scaling.py::test_scaling[vit_tiny-2cpu-dpp]")
+    assert "not found" in outcome.errors
+    assert "no world" not in outcome.errors
+
+
 def test_after_a_failure_on_request_lf_finds_the_test_again(tmp_path: Path) -> None:
     test = "perf/test_gradients_wire.py::test_gradients_wire[2cpu-allreduce]"
     (tmp_path / "cache/v/cache").mkdir(parents=True)

@@ -112,7 +112,6 @@ def test_a_row_has_speed_spread_references_wire_memory_and_verdict() -> None:
         f"{1e3 / steps_per_s:.2f}",
         f"{100 * 0.004 * steps_per_s:.1f}",
         f"{100 * (steps_per_s / 8 - 1):+.1f}",
-        f"{100 * (steps_per_s / 10 - 1):+.1f}",
         f"{100 * steps_per_s / 10:.1f}",
         f"{100 * steps_per_s / 9.5:.1f}",
         "2.1",

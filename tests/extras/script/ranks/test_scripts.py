@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.extras.script.ranks.script_profile import FURTHER
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
 from tests.extras.script.conftest import SCRIPTS, STEPS, Run
@@ -130,6 +131,16 @@ def test_the_profile_has_the_scripts_own_ranges(run: Run, written: Callable[...,
         for step in result.breakdown.steps:
             assert sum(step.range_parts_ns["pushed"]) >= 4e6
             assert step.range_parts_ns["pushed"][3] >= 4e6  # idle: it sleeps
+
+
+def test_the_ranges_of_names_after_the_first_hundred_are_one(run: Run, written: Callable[..., Path]) -> None:
+    ranges = "for name in range(102):\n        with record_function(f'range {name}'):\n            time.sleep(0.001)"
+    for result in run(written(before=BEFORE, inside=ranges), profile=True):
+        assert result.breakdown is not None
+        for step in result.breakdown.steps:
+            assert not step.range_parts_ns.keys() & {"range 100", "range 101"}
+            assert "range 99" in step.range_parts_ns
+            assert sum(step.range_parts_ns[FURTHER]) >= 2e6
 
 
 def test_the_output_of_each_launch_is_kept(run: Run, tmp_path: Path) -> None:
