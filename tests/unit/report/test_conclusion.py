@@ -147,6 +147,18 @@ def test_a_table_that_was_disturbed_says_so() -> None:
     assert said(h200() | other)["disturbed"] == "yes, vit_l_32 1gpu native: spread 51 %"
 
 
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "yes, BUSY; use a quiet machine"),
+        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
+        ({"disturbed": ["JUMP"]}, "yes, so no config is called best: JUMP; BUSY; use a quiet machine"),
+    ],
+)
+def test_other_work_on_the_host_is_in_the_line_on_the_disturbance(more: Record, says: str) -> None:
+    assert said(h200() | {"other_work": "BUSY"} | more)["disturbed"] == says
+
+
 def test_a_step_that_is_shorter_than_without_communication_costs_nothing() -> None:
     record = h200()
     for info in infos(record).values():
