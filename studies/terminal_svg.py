@@ -31,7 +31,7 @@ ROWS = (
 MEANINGS = {
     "config": "How the model is wrapped in DDP. The same word selects it with -k.",
     "samples a step": "Samples of all ranks in a step: the effective batch. Shown where configs differ in it.",
-    "samples per s": "Samples per second of all ranks. Shown where the effective batch differs.",
+    "samples/s": "Samples per second of all ranks. Shown where the effective batch differs.",
     "ms/step": "Milliseconds per step on the slowest rank: the geometric mean of the launches' medians.",
     "spread %": "How much slower the slowest launch is than the fastest. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many samples/s.",

@@ -143,7 +143,20 @@ def test_in_a_disturbed_run_no_config_is_advised(disturbed: Record) -> None:
 
 def test_a_table_that_was_disturbed_says_so() -> None:
     assert said(h200() | {"noise": {"vit_l_32 4gpu native": "spread 51 %"}})["disturbed"] == "yes, spread 51 %"
-    assert said(h200() | {"noise": {"vit_l_32 1gpu native": "spread 51 %"}})["disturbed"] == "no"
+    other = {"noise": {"vit_l_32 1gpu native": "spread 51 %"}}
+    assert said(h200() | other)["disturbed"] == "yes, vit_l_32 1gpu native: spread 51 %"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, "yes, BUSY; use a quiet machine"),
+        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
+        ({"disturbed": ["JUMP"]}, "yes, so no config is called best: JUMP; BUSY; use a quiet machine"),
+    ],
+)
+def test_other_work_on_the_host_is_in_the_line_on_the_disturbance(more: Record, says: str) -> None:
+    assert said(h200() | {"other_work": "BUSY"} | more)["disturbed"] == says
 
 
 def test_a_step_that_is_shorter_than_without_communication_costs_nothing() -> None:

@@ -17,7 +17,7 @@ from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
-from fixtures.report.recording import recording_command
+from fixtures.report.recording import command_again, recording_command
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -319,6 +319,12 @@ NOISY = (
 )
 
 
+def test_the_summary_says_the_same_of_a_disturbed_world_as_its_table() -> None:
+    both = [DDP, *(replace(one, world=parse_world("4gpu")) for one in NOISY)]
+    of_table, *_ = [line for line in lines(*both) if line.startswith("disturbed: ")]
+    assert best(*both)[0].startswith(of_table.replace("disturbed: ", "disturbed: yes, vit_l_32 4gpu native: "))
+
+
 def test_on_a_noisy_machine_the_default_is_advised() -> None:
     assert best(*NOISY) == [
         "disturbed: yes, spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",
@@ -450,6 +456,12 @@ def test_the_command_that_records_selects_and_measures_what_this_one_did(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/src:/my src")
     assert recording_command(arguments) == command
+
+
+@pytest.mark.parametrize("typed", [["--launches", "1"], ["--launches=1"], []])
+def test_the_command_that_measures_more_has_the_option_once(typed: list[str]) -> None:
+    command = command_again([*typed, "perf", "-k", "bf16 or ddp"], ("pytest",), "--launches=2")
+    assert command == "pytest perf -k 'bf16 or ddp' --launches=2"
 
 
 @pytest.mark.parametrize(

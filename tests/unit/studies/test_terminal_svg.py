@@ -23,8 +23,8 @@ def test_the_picture_has_every_column_with_its_number_and_meaning() -> None:
 
 
 def test_every_column_of_the_table_has_a_meaning() -> None:
-    shown = ("always", "where filled")
-    titles = [" ".join(column.header.split()) for column in COLUMNS if column.shown in shown]
+    shown = [column for column in COLUMNS if column.shown == "always" or column.title == "samples/s"]
+    titles = [" ".join(column.header.split()) for column in shown]
     assert titles == list(MEANINGS)
 
 
