@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.extras.script.plugin import BY_DEFAULT, ON_REQUEST
+from fixtures.extras.script.plugin import BY_DEFAULT, ON_REQUEST, repeats
 from fixtures.matrix.configs import AS_WRITTEN, SINGLE
 from fixtures.session.measure import Measure
 
@@ -19,6 +19,7 @@ def test_script_scaling(measure: Measure, workload: str, world: str, config: str
     measure(workload, world, config)
 
 
-@pytest.mark.cells(ON_REQUEST, "every", default=False)
+@pytest.mark.unless(reason=repeats)
+@pytest.mark.cells(ON_REQUEST, "every", default=False, instead_of=("test_script", AS_WRITTEN, *BY_DEFAULT))
 def test_script_settings(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

@@ -62,9 +62,11 @@ def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, A
     # 33 rows are padded to 34: weights and biases of a block, each of 4 bytes.
     blocks = 4 * 3 * (16 * 33 + 16 + 34 * 16 + 34)
     assert of(trained, "fsdp2", "predicted") - of(trained, "fsdp2_one", "predicted") == blocks
+    assert of(trained, "fsdp2_keep", "blocks") == ["layers"]
+    assert of(trained, "fsdp2_keep", "predicted") == of(trained, "fsdp2_one", "predicted")
 
 
-@pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one"])
+@pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one", "fsdp2_keep"])
 def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSets, config: str) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     request = TrainRequest(
@@ -83,7 +85,7 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
         assert answer.workload_fingerprint.parameter_elements == 2_709_706
         assert answer.flops_per_sample is not None, answer.uncounted
         assert answer.flops_per_sample["matrix product"] > 0
-        assert answer.sharded_blocks == (["encoder.layers"] if config == "fsdp2" else [])
+        assert answer.sharded_blocks == (["encoder.layers"] if config in ("fsdp2", "fsdp2_keep") else [])
 
 
 @pytest.mark.parametrize(

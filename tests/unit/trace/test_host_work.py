@@ -86,3 +86,9 @@ def test_quantities_of_a_gpu_are_none_on_the_cpu() -> None:
 @pytest.mark.parametrize("wrapper", ["AddmmBackward0", "record_param_comms"])
 def test_ranges_around_operators_are_not_work(wrapper: str) -> None:
     assert step((wrapper, TRAIN, 0, 120), ("aten::mm", TRAIN, 60, 70)).parts_ns == (10, 40, 0, 70)
+
+
+def test_only_outermost_operators_are_counted_by_name() -> None:
+    found = step(("aten::linear", TRAIN, 0, 10), ("aten::addmm", TRAIN, 2, 8), ("aten::linear", TRAIN, 10, 15))
+    assert found.kernels == {"linear": (15, 2)}
+    assert step(*BACKWARD).kernels == {"add_": (10, 1), "copy_": (25, 1)}

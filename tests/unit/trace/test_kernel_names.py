@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.trace.kernel_names import is_collective, operation
+from fixtures.trace.kernel_names import is_collective, operation, short_name
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,19 @@ def test_kernels_with_similar_names_are_compute(kernel: str) -> None:
 )
 def test_torchs_own_names_give_the_kind_of_a_collective(name: str, what: str) -> None:
     assert operation(name) == what
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("void at::native::(anonymous namespace)::indexing_kernel<float>(long*)", "indexing_kernel"),
+        ("void multimem_all_reduce_kernel<float, 16>(float*, unsigned long)", "multimem_all_reduce_kernel"),
+        ("void cutlass::Kernel2<cutlass_80_gemm>(cutlass_80_gemm::Params)", "cutlass_80_gemm"),
+        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("aten::mm", "mm"),
+        ("(nameless)", "(nameless)"),
+    ],
+)
+def test_short_names_are_without_namespaces_and_arguments(name: str, short: str) -> None:
+    assert short_name(name) == short

@@ -62,6 +62,18 @@ def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> 
     assert not any(config.startswith(("graph-", "compile-", "feed_", "fsdp", "accumulate")) for config in configs)
 
 
+def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: Path) -> None:
+    def cells(words: str) -> list[str]:
+        listed = pytest_perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
+        return [test.partition("-")[2].rstrip("]") for test in listed.test_ids]
+
+    assert cells("as_written") == ["2cpu-as_written"]
+    assert sorted(cells("test_script and (bucket or bf16)")) == ["2cpu-bf16", "2cpu-bucket_10mb"]
+    requested = cells("2cpu and (as_written or powersgd_rank1)")
+    assert "2cpu-powersgd_rank1" in requested
+    assert requested.count("2cpu-as_written") == 1
+
+
 def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
     listed = pytest_perf(storage, "perf", "--collect-only", "-q")
     assert not any("test_script" in test for test in listed.test_ids)

@@ -1,0 +1,23 @@
+"""Kernels in the table of what differs between the two sides."""
+
+from dataclasses import replace
+
+from fixtures.report.two_sides import _rows
+from fixtures.session.explanation import Explanation
+from tests.h200 import on_ranks, step
+
+
+def side(**kernels: tuple[int, int]) -> Explanation:
+    """The same step of one rank, with these kernels: ns and number."""
+    return Explanation(breakdown=on_ranks((replace(step(10, 1, 0, 0), kernels=kernels),)), measured_step_ms=11)
+
+
+def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out() -> None:
+    here = side(gemm=(9_000_000, 10), copy=(100_000, 2), same=(4_000_000, 3), noisy=(2_010_000, 3))
+    there = side(gemm=(8_000_000, 10), copy=(100_000, 3), same=(4_000_000, 3), noisy=(2_000_000, 3), only=(500_000, 1))
+    rows = [row for row in _rows(here, there) if row.what in {*here.breakdown.kernels, *there.breakdown.kernels}]
+    assert [(row.what, row.difference_ms, row.number) for row in rows] == [
+        ("gemm", 1.0, "10"),
+        ("only", -0.5, "0/1"),
+        ("copy", 0.0, "2/3"),
+    ]
