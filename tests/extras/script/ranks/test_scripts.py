@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.extras.script.ranks.running import own_file
 from fixtures.extras.script.ranks.script_profile import FURTHER
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
@@ -28,6 +29,17 @@ TRAINING = """
         model(torch.randn(4, 8)).sum().backward()
         optimizer.step()
 """
+
+
+def test_of_scripts_of_one_name_each_side_of_a_comparison_runs_the_right_one(tmp_path: Path) -> None:
+    for folder in ("here/a", "here/b", "other/a", "other/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "train.py").touch()
+    for asked in ("a", "b"):
+        script = tmp_path / "here" / asked / "train.py"
+        for side in ("here", "other"):
+            search_path = ["", *(str(tmp_path / side / folder) for folder in ("a", "b"))]
+            assert own_file(script, search_path) == tmp_path / side / asked / "train.py"
 
 
 @pytest.fixture
