@@ -44,8 +44,6 @@ def test_each_setting_starts_its_ranks_once(of_two_workloads: tuple[Outcome, dic
         "",  # for canaries without the user's code
         " with NCCL_MAX_CTAS=4",
         " with NCCL_MAX_CTAS=8",
-        " with NCCL_CTA_POLICY=1",
-        " with NCCL_CTA_POLICY=2",
         " with NCCL_ALGO=Ring",
         " with NCCL_PROTO=Simple",
         " with NCCL_PROTO=LL128",
