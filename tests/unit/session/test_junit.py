@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fixtures.session.junit import pytest_runtest_makereport
 from fixtures.session.run_state import RUN, Judged, Run
+from fixtures.session.run_verdict import pytest_runtest_makereport
 from fixtures.session.settings import SETTINGS
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS as THESE
