@@ -1,6 +1,5 @@
 """The comparison of a speed with the others, and the lines of the table, from measurements made by hand."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import chain
@@ -17,12 +16,11 @@ from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
-from fixtures.report.recording import command_again, recording_command
+from fixtures.report.recording import command_again, program_as_typed, recording_command
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import DDP, SETTINGS, launch, lines, measured, printed, report_of, run_of
-from tests.command_line import ROOT
 
 
 def beside(measurement: Measurement, *others: Measurement) -> Comparison:
@@ -465,34 +463,24 @@ def test_the_command_that_measures_more_has_the_option_once(typed: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("python", "script", "said"),
     [
-        (["pytest"], "pytest"),
-        (["bin/pytest"], "bin/pytest"),
-        (["bin/python", "-m", "pytest"], "bin/python -m pytest"),
-        (["python", "-m", "pytest"], "python -m pytest"),
+        ("", "PATH/pytest", "pytest"),
+        ("", "bin/pytest", "bin/pytest"),
+        ("bin/python", "packages/pytest/__main__.py", "bin/python -m pytest"),
+        ("PATH/python", "packages/pytest/__main__.py", "python -m pytest"),
     ],
 )
-def test_the_program_is_named_as_it_was_typed(command: list[str], said: str, tmp_path: Path) -> None:
-    """With bin/ on PATH."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    script = f"""#!{sys.executable}
-import os, sys
-sys.modules.pop("pytest", None)  # this script's package, in place of pytest's
-sys.path[:] = [entry for entry in sys.path if not os.path.abspath(entry).startswith({str(tmp_path)!r})]
-from fixtures.report.recording import program_as_typed
-print(*program_as_typed())
-"""
-    (tmp_path / "bin" / "pytest").write_text(script)
-    (tmp_path / "bin" / "pytest").chmod(0o755)
-    (tmp_path / "pytest").mkdir()
-    (tmp_path / "pytest" / "__init__.py").touch()
-    (tmp_path / "pytest" / "__main__.py").write_text(script)
-    libraries = str(Path(pytest.__file__).parent.parent)
-    variables = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": f"{tmp_path}:{ROOT}:{libraries}"}
-    done = subprocess.run(["/usr/bin/env", *command], cwd=tmp_path, env=variables, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == (f"{said}\n", "")
+def test_the_program_is_named_as_it_was_typed(
+    python: str, script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell replaces what it finds on PATH by its file."""
+    for name in ("python", "pytest"):
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [script.replace("PATH", str(tmp_path))])
+    monkeypatch.setattr(sys, "orig_argv", [python.replace("PATH", str(tmp_path))])
+    assert " ".join(program_as_typed()) == said
 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:
