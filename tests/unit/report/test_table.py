@@ -12,7 +12,6 @@ from fixtures.matrix.config import Config
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
@@ -21,10 +20,6 @@ from fixtures.report.table import report_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import DDP, SETTINGS, launch, lines, measured, printed, report_of, run_of
-
-
-def beside(measurement: Measurement, *others: Measurement) -> Comparison:
-    return comparisons([*others, measurement])[measurement.cell]
 
 
 def rows(table: list[str]) -> dict[str, list[str]]:
@@ -36,56 +31,6 @@ def rows(table: list[str]) -> dict[str, list[str]]:
 SINGLE = measured("single", 10, world="1gpu")
 BF16 = measured("bf16", 9)
 NO_COMM = measured("no_comm", 9.5)
-
-
-def test_a_config_is_compared_with_ddp_one_device_and_the_limit() -> None:
-    compared = beside(BF16, SINGLE, DDP, NO_COMM)
-    assert compared.against_naive_percent == pytest.approx(12.5)
-    assert compared.against_single_percent == pytest.approx(-10)
-    assert compared.of_limit_percent == pytest.approx(100 * 9 / 9.5)
-
-
-def test_ddp_is_no_faster_than_itself() -> None:
-    assert beside(DDP).against_naive_percent == 0
-
-
-def test_the_limit_is_that_of_the_fastest_config_without_communication() -> None:
-    compared = beside(DDP, NO_COMM, measured("no_comm-bucket_25mb", 16))
-    assert compared.of_limit_percent == pytest.approx(50)
-
-
-def test_what_copies_cost_is_against_the_config_without_them() -> None:
-    resident = measured("feed_resident", 10)
-    assert beside(measured("feed_prefetch", 8), resident, DDP).copies_percent == pytest.approx(20)  # 25 of 125 ms
-    assert beside(measured("feed_loader_4", 5), resident, DDP).copies_percent == pytest.approx(50)
-    loss = measured("loss_item_every_10", 4)
-    assert beside(loss, resident).copies_percent is None  # its batch is copied as well
-    assert beside(loss, resident, measured("feed_pinned", 5)).copies_percent == pytest.approx(20)
-    assert beside(resident, DDP).copies_percent is None
-    assert beside(BF16, resident).copies_percent is None
-
-
-def test_what_was_not_measured_is_no_reference() -> None:
-    assert beside(BF16) == Comparison(against_naive_percent=None, against_single_percent=None, of_limit_percent=None)
-
-
-@pytest.mark.parametrize(
-    "elsewhere",
-    [
-        {"world": "4gpu"},
-        {"workload": "resnet50"},
-        {"interconnect": "shm"},
-    ],
-)
-def test_another_world_workload_or_interconnect_is_no_reference(elsewhere: dict[str, str]) -> None:
-    compared = beside(BF16, measured("ddp", 8, **elsewhere), measured("no_comm", 9, **elsewhere))  # type: ignore[arg-type]
-    assert (compared.against_naive_percent, compared.of_limit_percent) == (None, None)
-
-
-def test_one_device_is_the_reference_of_every_world_of_its_workload_only() -> None:
-    elsewhere = measured("single", 5, world="1gpu", workload="resnet50")
-    assert beside(measured("ddp", 8, world="2gpu"), SINGLE, elsewhere).against_single_percent == pytest.approx(-20)
-    assert beside(DDP, elsewhere).against_single_percent is None
 
 
 @pytest.mark.parametrize(
@@ -239,6 +184,13 @@ def launched(config: str, *ms: float) -> Measurement:
 def quiet(config: str, steps_per_s: float) -> Measurement:
     """Three launches that spread by 0.2 %."""
     return launched(config, *(1e3 / steps_per_s * spread for spread in (0.999, 1, 1.001)))
+
+
+def on_one(config: str, *ms: float) -> Measurement:
+    return replace(launched(config, *ms), world=parse_world("1gpu"))
+
+
+ALONE = on_one("single", 100, 100.1, 99.9)
 
 
 def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> None:
