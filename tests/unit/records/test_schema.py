@@ -38,15 +38,12 @@ def without_nulls(value: Any) -> Any:
 def test_every_committed_record_is_read_and_written_back_as_it_was(file: Path) -> None:
     record = json.loads(file.read_text())
     read = without_nulls(json_of(checked(record)))
+    record.pop("first_run", None)  # of an extra: tests/extras/first_run
     for benchmark in record["benchmarks"]:  # pytest-benchmark's own keys, which only other programs read
         for key in ("group", "name", "params", "param", "options"):
             del benchmark[key]
         benchmark["stats"] = {"data": benchmark["stats"]["data"]}
     assert read == without_nulls(record)
-
-
-def test_there_are_committed_records() -> None:
-    assert len(COMMITTED) >= 20
 
 
 def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
