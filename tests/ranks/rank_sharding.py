@@ -62,7 +62,7 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     optimizer = build_optimizer(ctx, workload, model)
     _train(wrapped.module, optimizer, batches, _STEPS)
     measured = _weights(model)
-    of_rank = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
+    of_rank, _ = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
     issued = Issued.of_all(of_rank, ranks=parse_world(world).size, device=ctx.device)
     blocks = wrapped.shards.blocks if wrapped.shards else ()
     names: dict[str, Any] = {"model": _model()}
