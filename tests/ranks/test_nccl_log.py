@@ -44,14 +44,6 @@ def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_proce
     assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
 
 
-def test_the_log_since_a_mark_lacks_what_was_logged_before(ranks: RankSet) -> None:
-    call(ranks, WRITE, text=logs.V2_22_OR_NEAR_TUNING)
-    call(ranks, "fixtures.ranks.process_group:mark_nccl_log")
-    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
-    (log,) = call(ranks, "fixtures.ranks.process_group:nccl_log_since_mark")
-    assert log == logs.V2_20_OR_NEAR_TUNING
-
-
 def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
     call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
     request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=4)
