@@ -40,7 +40,7 @@ def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_proce
     texts = [str(text) for text in call(ranks, LOG, TWO)]
     variables = "".join(line for line in logs.V2_25_VARIABLES.splitlines(keepends=True) if "environment" in line)
     assert texts == ["NCCL version 2.30.3+cuda13.0\n" + variables + logs.V2_22_CUMEM, logs.V2_22_CUMEM]
-    parsed = fingerprint(texts)
+    parsed = fingerprint("\n".join(texts))
     assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
 
 
