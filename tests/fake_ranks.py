@@ -243,7 +243,7 @@ class FakeRankSet(RankSet):
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
         self._up = True
         answer = ANSWERS[function]
-        with environment(self._asked.variables):
+        with environment(self.asked.variables):
             return [to_json(answer(world, rank, arguments)) for rank in range(world.size)]
 
     def dismiss(self) -> None:
