@@ -1,7 +1,6 @@
 """Measurements made by hand, for tests of tables, verdicts and records."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.protocol import WorkloadFingerprint
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -93,7 +93,7 @@ def launch(*step_s: float) -> Launch:
         wire_dtype="float32",
         gradient_error=2e-3,
         gradient_lossless=None,
-        transport=Counter({"P2P/CUMEM": 192}),
+        fingerprint=Fingerprint(transports={"P2P/CUMEM": 192}),
     )
 
 
