@@ -85,29 +85,6 @@ def test_commits_that_do_not_run_are_skipped_and_cannot_be_told_apart() -> None:
     assert search.skipped
 
 
-def test_a_bad_commit_that_does_not_run_is_an_error() -> None:
-    with pytest.raises(NotRunnable) as reason:
-        Search(commits=4).run(History(1, slow=2, scatter=[0.0], broken=frozenset({4})).pairs_of)
-    assert reason.value.position == 4
-
-
-def test_an_interrupted_search_has_what_is_known() -> None:
-    history = History(1, slow=10, scatter=SCATTERS["0.1 %"])
-    calls = 0
-
-    def interrupted(older: int, newer: int) -> list[float]:
-        nonlocal calls
-        calls += 1
-        if calls == 4:
-            raise KeyboardInterrupt
-        return history.pairs_of(older, newer)
-
-    search = Search(commits=COMMITS)
-    with pytest.raises(KeyboardInterrupt):
-        search.run(interrupted)
-    assert search.suspects == range(1, 17)
-
-
 def test_two_commits_need_one_comparison() -> None:
     search = Search(commits=1)
     assert search.run(History(1, slow=1, scatter=SCATTERS["0.1 %"]).pairs_of) == "found"

@@ -1,7 +1,6 @@
 """The drift command over records in files: its input, its output, and its exit codes."""
 
 import math
-import os
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -156,18 +155,6 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path, forty_night
     outcome = drift(forty_nights, variables={"PYTHONPATH": str(tmp_path)})
     assert outcome.exit_code == 2
     assert "needs ruptures, which is not installed: pip install -e '.[drift]'" in outcome.errors
-
-
-def test_drift_names_what_it_cannot_read(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.json")
-    (tmp_path / "link.json").symlink_to("/dev/zero")
-    (tmp_path / "nowhere.json").symlink_to("nothing")
-    (tmp_path / "text.json").write_text("hello")
-    text = drift(tmp_path).errors
-    assert f"left out: {tmp_path}/pipe.json: is not a regular file" in text
-    assert f"left out: {tmp_path}/link.json: is not a regular file" in text
-    assert f"left out: {tmp_path}/nowhere.json: cannot be read: No such file or directory" in text
-    assert f"left out: {tmp_path}/text.json: cannot be read: Expecting value at byte 0 of 5" in text
 
 
 def test_a_false_alarm_rate_that_is_out_of_range_is_wrong_usage() -> None:

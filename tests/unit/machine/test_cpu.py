@@ -82,16 +82,16 @@ def test_the_load_is_what_others_used(kernel: Kernel) -> None:
 
 def test_the_processes_of_this_run_are_no_load(kernel: Kernel) -> None:
     watch = kernel.watch()
-    burn = "import time\nwhile time.process_time() < 0.6: pass"
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
-    kernel.used(0.6)
+    kernel.used(0.2)
     kernel.now_s = 10
     assert watch.end() == HostLoad(others=0, cores=2)
 
 
 def test_a_live_process_is_load_unless_it_belongs_to_this_run() -> None:
     """On the kernel of this machine: the process itself reports when it has burnt enough."""
-    burn = "import time\nwhile time.process_time() < 0.6: pass\nprint(flush=True)\ninput()"
+    burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

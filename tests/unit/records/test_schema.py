@@ -45,10 +45,6 @@ def test_every_committed_record_is_read_and_written_back_as_it_was(file: Path) -
     assert read == without_nulls(record)
 
 
-def test_there_are_committed_records() -> None:
-    assert len(COMMITTED) >= 20
-
-
 def test_a_record_of_which_all_but_the_least_is_missing_is_read() -> None:
     record = checked(small())
     assert record.environment == EnvironmentRecord()

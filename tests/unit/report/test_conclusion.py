@@ -43,97 +43,79 @@ def test_a_slower_test_comes_with_its_reason_and_cause() -> None:
     assert verdict.points[0] == (DDP, "slower by 5.1 %; cause: NCCL 2.28 -> 2.29")
 
 
-def test_another_failure_is_not_called_slower() -> None:
-    verdict = concluded(h200() | {"failed": {"perf/test_gradients.py::test_x": "wrong"}}).verdict
-    assert (verdict.text, verdict.tone) == ("40 ok (40 measured tests); 1 failed", "bad")
-    assert verdict.points == (("perf/test_gradients.py::test_x", "wrong"),)
+GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
 
 
-def test_an_interrupted_run_says_how_much_it_measured() -> None:
-    verdict = concluded(h200() | {"interrupted": True, "planned": 48}).verdict
-    assert (verdict.text, verdict.tone) == ("interrupted, 40 of 48 measured; 40 ok (40 measured tests)", "open")
+@pytest.mark.parametrize(
+    ("more", "text", "tone"),
+    [
+        ({"failed": GRADIENTS}, "40 ok (40 measured tests); 1 failed", "bad"),
+        ({"failed": GRADIENTS, "wrong_hooks": ["bf16"]}, "40 ok (40 measured tests); wrong gradients: bf16", "bad"),
+        (
+            {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}},
+            "40 ok (40 measured tests); all tests slowed down together; 1 failed",
+            "bad",
+        ),
+        (
+            {"interrupted": True, "planned": 48},
+            "interrupted, 40 of 48 measured; 40 ok (40 measured tests)",
+            "open",
+        ),
+        ({"benchmarks": []}, "nothing was measured", "open"),
+    ],
+    ids=["failed", "wrong hook", "common shift", "interrupted", "nothing"],
+)
+def test_the_verdict_of_a_run_in_which_nothing_is_slower(more: Record, text: str, tone: str) -> None:
+    verdict = concluded(h200() | more).verdict
+    assert (verdict.text, verdict.tone) == (text, tone)
+    assert verdict.points == tuple(more.get("failed", {}).items())
+
+
+def every_test(record: Record, **changed: object) -> Record:
+    """The record with this in each of its tests."""
+    for info in infos(record).values():
+        info |= changed
+    return record
 
 
 def test_a_run_without_baselines_finds_nothing() -> None:
-    record = h200()
-    for info in infos(record).values():
-        info["verdict"] = {"word": "no baseline"}
+    record = every_test(h200(), verdict={"word": "no baseline"})
     assert said(record)["verdict"] == "40 without a baseline for 4x-nvidia-h200-nv18 (40 measured tests)"
     assert said(record)["sensitivity"] == "no slowdown would have been found, for want of baselines"
 
 
+def test_where_other_work_explains_any_slowdown_none_would_have_been_found() -> None:
+    record = every_test(h200(), found_percent=1e9)
+    assert said(record)["sensitivity"] == "no slowdown would have been found, because the machine was slower"
+
+
 def test_a_quick_run_is_not_judged() -> None:
-    record = h200() | {"quick": True}
-    for info in infos(record).values():
-        info |= {"verdict": {"word": "no baseline"}, "requested": {"launches": 2, "steps": 8, "warmup": 6}}
+    requested = {"launches": 2, "steps": 8, "warmup": 6}
+    record = every_test(h200() | {"quick": True}, verdict={"word": "no baseline"}, requested=requested)
     verdict = concluded(record).verdict
     assert verdict.text == "none, a quick run is not judged (2 launches of up to 8 steps) and finds no slowdown"
     assert (verdict.tone, concluded(record).sensitivity) == ("plain", None)
 
 
-def test_where_other_work_explains_any_slowdown_none_would_have_been_found() -> None:
-    record = h200()
-    for info in infos(record).values():
-        info["found_percent"] = 1e9
-    assert said(record)["sensitivity"] == "no slowdown would have been found, because the machine was slower"
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, spread 51 %"),
+        ({"noise": {"vit_l_32 1gpu native": "spread 51 %"}}, "yes, vit_l_32 1gpu native: spread 51 %"),
+        ({"other_work": "BUSY"}, "yes, BUSY; use a quiet machine"),
+        ({"other_work": "BUSY", "noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
+        (
+            {"other_work": "BUSY", "disturbed": ["JUMP"]},
+            "yes, so no config is called best: JUMP; BUSY; use a quiet machine",
+        ),
+    ],
+)
+def test_what_disturbed_the_run_is_one_line(more: Record, says: str) -> None:
+    assert said(h200() | more)["disturbed"] == says
 
 
-def test_a_common_shift_is_bad_news() -> None:
-    verdict = concluded(h200() | {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}}).verdict
-    assert verdict.text.startswith("40 ok (40 measured tests); all tests slowed down together")
-    assert verdict.tone == "bad"
-
-
-def test_a_wrong_hook_is_named_instead_of_its_failed_tests() -> None:
-    failed = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
-    verdict = concluded(h200() | {"failed": failed, "wrong_hooks": ["bf16"]}).verdict
-    assert (verdict.text, verdict.tone) == ("40 ok (40 measured tests); wrong gradients: bf16", "bad")
-
-
-def test_a_run_that_measured_nothing() -> None:
-    says = concluded(h200() | {"benchmarks": []})
-    assert (says.verdict.text, says.verdict.tone) == ("nothing was measured", "open")
-    assert (says.best, says.disturbed, says.communication) == ((), None, None)
-
-
-def test_on_one_gpu_communication_costs_nothing() -> None:
-    record = h200()
-    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["world_size"] == 1]
-    assert record["benchmarks"]
-    cost = concluded(record).communication
-    assert cost is not None
-    assert cost.text == "nothing: one rank sends nothing"
-
-
-def undecided(**changes: object) -> Record:
-    record = h200()
-    names = ["bucket_10mb", "bucket_50mb", "ddp_default"]
-    found = {"decided": False, "among": names, "apart_percent": 11.5, "decided_from_percent": 13.2, "use": names[2]}
-    record["best"][0] |= found | changes
-    return record
-
-
-def test_what_is_not_decided_says_what_could_have_been_and_what_to_use() -> None:
-    (best, _) = concluded(undecided(lines=None)).best
-    assert best.text == (
-        "not decided among bucket_10mb, bucket_50mb and ddp_default: they differ by 11.5 %, and these launches decide "
-        "from 13.2 % on; use ddp_default, PyTorch's default, 11.21 steps/s, 96 % of the speed without communication"
-    )
-    assert (best.tone, best.code) == ("open", ())
-
-
-def test_one_launch_decides_nothing() -> None:
-    assert said(undecided(decided_from_percent=None))["best lossless"].startswith(
-        "one launch decides nothing among bucket_10mb, bucket_50mb and ddp_default; use ddp_default, "
-    )
-
-
-@pytest.mark.parametrize("disturbed", [{"disturbed": ["busy"]}, {}])
-def test_in_a_disturbed_run_no_config_is_advised(disturbed: Record) -> None:
-    record = h200() | disturbed
-    for best in record["best"]:
-        best["disturbed"] = not disturbed
-    says = concluded(record)
+def test_in_a_disturbed_run_no_config_is_advised() -> None:
+    says = concluded(h200() | {"disturbed": ["busy"]})
     assert [one.text for one in says.best] == [
         "none, the run was disturbed; fastest here: bucket_10mb",
         "none, the run was disturbed; fastest here: bf16-bucket_400mb",
@@ -141,40 +123,22 @@ def test_in_a_disturbed_run_no_config_is_advised(disturbed: Record) -> None:
     assert not any(one.code for one in says.best)
 
 
-def test_a_table_that_was_disturbed_says_so() -> None:
-    assert said(h200() | {"noise": {"vit_l_32 4gpu native": "spread 51 %"}})["disturbed"] == "yes, spread 51 %"
-    other = {"noise": {"vit_l_32 1gpu native": "spread 51 %"}}
-    assert said(h200() | other)["disturbed"] == "yes, vit_l_32 1gpu native: spread 51 %"
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({}, "yes, BUSY; use a quiet machine"),
-        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
-        ({"disturbed": ["JUMP"]}, "yes, so no config is called best: JUMP; BUSY; use a quiet machine"),
-    ],
-)
-def test_other_work_on_the_host_is_in_the_line_on_the_disturbance(more: Record, says: str) -> None:
-    assert said(h200() | {"other_work": "BUSY"} | more)["disturbed"] == says
+def cost(record: Record) -> str:
+    """What communication costs."""
+    found = concluded(record).communication
+    assert found is not None
+    return found.text
 
 
 def test_a_step_that_is_shorter_than_without_communication_costs_nothing() -> None:
-    record = h200()
-    for info in infos(record).values():
-        info |= {"of_limit_percent": 152.9, "communication_percent": -52.9}
-    cost = concluded(record).communication
-    assert cost is not None
-    assert cost.text == "nothing that could be measured with ddp"
+    faster = every_test(h200(), of_limit_percent=152.9, communication_percent=-52.9)
+    assert cost(faster) == "nothing that could be measured with ddp"
 
 
-def test_a_lossy_config_that_gains_nothing_has_no_code() -> None:
+def test_on_one_gpu_communication_costs_nothing() -> None:
     record = h200()
-    (lossy,) = (best for best in record["best"] if best["fidelity"] == "lossy")
-    lossy |= {"use": None, "apart_percent": 0.0, "remark": "no faster than lossless bucket_10mb", "lines": None}
-    (_, found) = concluded(record).best
-    assert found.text.endswith(", gradient error 3e-03; no faster than lossless bucket_10mb")
-    assert (found.code, found.tone) == ((), "open")
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["world_size"] == 1]
+    assert cost(record) == "nothing: one rank sends nothing"
 
 
 def test_a_reference_is_no_test_and_stands_in_the_table() -> None:
@@ -203,9 +167,9 @@ def test_the_two_sides_of_an_ab_test_name_no_best_config() -> None:
 
 
 def test_profiled_exposed_communication_stands_next_to_the_share() -> None:
-    cost = concluded(with_transfers(profiled(h200()))).communication
-    assert cost is not None
-    assert cost.points[0] == ("ddp, vit_l_32, 4gpu", "7.2 % of the step; 9.99 ms a step exposed when profiled")
+    found = concluded(with_transfers(profiled(h200()))).communication
+    assert found is not None
+    assert found.points[0] == ("ddp, vit_l_32, 4gpu", "7.2 % of the step; 9.99 ms a step exposed when profiled")
 
 
 def test_a_profile_alone_says_what_communication_costs() -> None:
@@ -214,9 +178,9 @@ def test_a_profile_alone_says_what_communication_costs() -> None:
     keep = [one for one in record["benchmarks"] if one["fullname"].endswith("4gpu-static_graph]")]
     for one in keep:
         one["extra_info"] |= {"of_limit_percent": None, "communication_percent": None}
-    cost = concluded(record | {"benchmarks": keep, "best": []}).communication
-    assert cost is not None
-    assert cost.text.endswith(" ms a step exposed when profiled with static_graph")
+    assert cost(record | {"benchmarks": keep, "best": []}).endswith(
+        " ms a step exposed when profiled with static_graph"
+    )
 
 
 def test_a_large_gradient_error_comes_with_what_to_check() -> None:

@@ -1,6 +1,5 @@
 """The comparison of a speed with the others, and the lines of the table, from measurements made by hand."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import chain
@@ -13,20 +12,14 @@ from fixtures.matrix.config import Config
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.config_comparison import Comparison, comparisons
 from fixtures.records.measurement import Measurement
 from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
-from fixtures.report.recording import command_again, recording_command
+from fixtures.report.recording import command_again, program_as_typed, recording_command
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
 from tests.builders import DDP, SETTINGS, launch, lines, measured, printed, report_of, run_of
-from tests.command_line import ROOT
-
-
-def beside(measurement: Measurement, *others: Measurement) -> Comparison:
-    return comparisons([*others, measurement])[measurement.cell]
 
 
 def rows(table: list[str]) -> dict[str, list[str]]:
@@ -38,56 +31,6 @@ def rows(table: list[str]) -> dict[str, list[str]]:
 SINGLE = measured("single", 10, world="1gpu")
 BF16 = measured("bf16", 9)
 NO_COMM = measured("no_comm", 9.5)
-
-
-def test_a_config_is_compared_with_ddp_one_device_and_the_limit() -> None:
-    compared = beside(BF16, SINGLE, DDP, NO_COMM)
-    assert compared.against_naive_percent == pytest.approx(12.5)
-    assert compared.against_single_percent == pytest.approx(-10)
-    assert compared.of_limit_percent == pytest.approx(100 * 9 / 9.5)
-
-
-def test_ddp_is_no_faster_than_itself() -> None:
-    assert beside(DDP).against_naive_percent == 0
-
-
-def test_the_limit_is_that_of_the_fastest_config_without_communication() -> None:
-    compared = beside(DDP, NO_COMM, measured("no_comm-bucket_25mb", 16))
-    assert compared.of_limit_percent == pytest.approx(50)
-
-
-def test_what_copies_cost_is_against_the_config_without_them() -> None:
-    resident = measured("feed_resident", 10)
-    assert beside(measured("feed_prefetch", 8), resident, DDP).copies_percent == pytest.approx(20)  # 25 of 125 ms
-    assert beside(measured("feed_loader_4", 5), resident, DDP).copies_percent == pytest.approx(50)
-    loss = measured("loss_item_every_10", 4)
-    assert beside(loss, resident).copies_percent is None  # its batch is copied as well
-    assert beside(loss, resident, measured("feed_pinned", 5)).copies_percent == pytest.approx(20)
-    assert beside(resident, DDP).copies_percent is None
-    assert beside(BF16, resident).copies_percent is None
-
-
-def test_what_was_not_measured_is_no_reference() -> None:
-    assert beside(BF16) == Comparison(against_naive_percent=None, against_single_percent=None, of_limit_percent=None)
-
-
-@pytest.mark.parametrize(
-    "elsewhere",
-    [
-        {"world": "4gpu"},
-        {"workload": "resnet50"},
-        {"interconnect": "shm"},
-    ],
-)
-def test_another_world_workload_or_interconnect_is_no_reference(elsewhere: dict[str, str]) -> None:
-    compared = beside(BF16, measured("ddp", 8, **elsewhere), measured("no_comm", 9, **elsewhere))  # type: ignore[arg-type]
-    assert (compared.against_naive_percent, compared.of_limit_percent) == (None, None)
-
-
-def test_one_device_is_the_reference_of_every_world_of_its_workload_only() -> None:
-    elsewhere = measured("single", 5, world="1gpu", workload="resnet50")
-    assert beside(measured("ddp", 8, world="2gpu"), SINGLE, elsewhere).against_single_percent == pytest.approx(-20)
-    assert beside(DDP, elsewhere).against_single_percent is None
 
 
 @pytest.mark.parametrize(
@@ -241,6 +184,13 @@ def launched(config: str, *ms: float) -> Measurement:
 def quiet(config: str, steps_per_s: float) -> Measurement:
     """Three launches that spread by 0.2 %."""
     return launched(config, *(1e3 / steps_per_s * spread for spread in (0.999, 1, 1.001)))
+
+
+def on_one(config: str, *ms: float) -> Measurement:
+    return replace(launched(config, *ms), world=parse_world("1gpu"))
+
+
+ALONE = on_one("single", 100, 100.1, 99.9)
 
 
 def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> None:
@@ -465,34 +415,24 @@ def test_the_command_that_measures_more_has_the_option_once(typed: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("python", "script", "said"),
     [
-        (["pytest"], "pytest"),
-        (["bin/pytest"], "bin/pytest"),
-        (["bin/python", "-m", "pytest"], "bin/python -m pytest"),
-        (["python", "-m", "pytest"], "python -m pytest"),
+        ("", "PATH/pytest", "pytest"),
+        ("", "bin/pytest", "bin/pytest"),
+        ("bin/python", "packages/pytest/__main__.py", "bin/python -m pytest"),
+        ("PATH/python", "packages/pytest/__main__.py", "python -m pytest"),
     ],
 )
-def test_the_program_is_named_as_it_was_typed(command: list[str], said: str, tmp_path: Path) -> None:
-    """With bin/ on PATH."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    script = f"""#!{sys.executable}
-import os, sys
-sys.modules.pop("pytest", None)  # this script's package, in place of pytest's
-sys.path[:] = [entry for entry in sys.path if not os.path.abspath(entry).startswith({str(tmp_path)!r})]
-from fixtures.report.recording import program_as_typed
-print(*program_as_typed())
-"""
-    (tmp_path / "bin" / "pytest").write_text(script)
-    (tmp_path / "bin" / "pytest").chmod(0o755)
-    (tmp_path / "pytest").mkdir()
-    (tmp_path / "pytest" / "__init__.py").touch()
-    (tmp_path / "pytest" / "__main__.py").write_text(script)
-    libraries = str(Path(pytest.__file__).parent.parent)
-    variables = {"PATH": str(tmp_path / "bin"), "PYTHONPATH": f"{tmp_path}:{ROOT}:{libraries}"}
-    done = subprocess.run(["/usr/bin/env", *command], cwd=tmp_path, env=variables, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == (f"{said}\n", "")
+def test_the_program_is_named_as_it_was_typed(
+    python: str, script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell replaces what it finds on PATH by its file."""
+    for name in ("python", "pytest"):
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [script.replace("PATH", str(tmp_path))])
+    monkeypatch.setattr(sys, "orig_argv", [python.replace("PATH", str(tmp_path))])
+    assert " ".join(program_as_typed()) == said
 
 
 def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:

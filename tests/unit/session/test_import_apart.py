@@ -27,9 +27,9 @@ def test_the_end_of_the_process_is_reported(ends: Callable[[], None], says: str)
 def test_an_import_without_an_end_is_announced_and_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(import_apart, "TIMEOUT_S", 2)
-    monkeypatch.setattr(import_apart, "_SILENT_S", 1)
-    with pytest.raises(DiedWhileImporting, match=r"^importing it did not end within 2 s$"):
+    monkeypatch.setattr(import_apart, "TIMEOUT_S", 0.4)
+    monkeypatch.setattr(import_apart, "_SILENT_S", 0.2)
+    with pytest.raises(DiedWhileImporting, match=r"^importing it did not end within 0\.4 s$"):
         answer_apart("mine", lambda: time.sleep(600))
     assert capsys.readouterr().err == "importing mine ...\n"
 

@@ -1,7 +1,6 @@
 """Errors for files that are not recordings or are incomplete: one line with the fact and the next move."""
 
 import gzip
-import json
 import os
 import sqlite3
 from contextlib import closing
@@ -34,17 +33,30 @@ def test_a_missing_file_cannot_be_read(tmp_path: Path) -> None:
     assert error(tmp_path / "none.json").endswith("none.json cannot be read: No such file or directory")
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    assert error(written(tmp_path / "trace.json", b"")) == "trace.json is empty: record and export it again"
+NO_NUMBER = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "now"}]}'
 
 
-def test_an_empty_compressed_file_is_refused(tmp_path: Path) -> None:
-    assert error(written(tmp_path / "trace.json.gz", gzip.compress(b""))) == "trace.json.gz is empty: export it again"
-
-
-def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    message = error(written(tmp_path / "picture.png", b"\x89PNG\r\n\x1a\n"))
-    assert "is neither a Chrome trace (.json, .json.gz) nor an SQLite export of nsys (.sqlite)" in message
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("trace.json", b"", "trace.json is empty: record and export it again"),
+        ("trace.json.gz", gzip.compress(b""), "trace.json.gz is empty: export it again"),
+        (
+            "picture.png",
+            b"\x89PNG",
+            "is neither a Chrome trace (.json, .json.gz) nor an SQLite export of nsys (.sqlite)",
+        ),
+        ("run.qdstrm", b"NVIDIA", "run.qdstrm is a raw recording of nsys"),
+        ("run.qdstrm", b"NVIDIA", "`QdstrmImporter -i run.qdstrm -o run.nsys-rep`"),
+        ("other.json", b'{"rank": 0}', "not a Chrome trace, it has no traceEvents"),
+        ("other.json", b'{"traceEvents": 5}', "not a Chrome trace, it has no traceEvents"),
+        ("other.json", b"[]", "has no events"),
+        ("odd.json", b'{"traceEvents": [{"ph": "X", "cat": "kernel"}]}', "odd.json is not a trace of torch.profiler"),
+        ("odd.json", NO_NUMBER, "odd.json is not a trace of torch.profiler"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, name: str, data: bytes, says: str) -> None:
+    assert says in error(written(tmp_path / name, data))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.999])
@@ -55,32 +67,13 @@ def test_a_truncated_trace_is_refused(tmp_path: Path, share: float) -> None:
     assert message.endswith(": export it again")
 
 
-def test_a_truncated_compressed_trace_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_or_damaged_compressed_trace_is_refused(tmp_path: Path) -> None:
     data = gzip.compress(chrome(tmp_path).read_bytes())
-    assert "is damaged (Compressed file ended before" in error(
-        written(tmp_path / "cut.json.gz", data[: len(data) // 2])
-    )
-
-
-def test_a_damaged_compressed_trace_is_refused(tmp_path: Path) -> None:
-    data = bytearray(gzip.compress(chrome(tmp_path).read_bytes()))
-    data[len(data) // 2] ^= 0xFF
-    data[len(data) // 2 + 1] ^= 0xFF
-    assert error(written(tmp_path / "bad.json.gz", bytes(data))).startswith("bad.json.gz is damaged (")
-
-
-@pytest.mark.parametrize("value", [{"rank": 0}, {"traceEvents": 5}, []])
-def test_json_that_is_not_a_trace_is_refused(tmp_path: Path, value: object) -> None:
-    message = error(written(tmp_path / "other.json", json.dumps(value).encode()))
-    assert "not a Chrome trace, it has no traceEvents" in message or "has no events" in message
-
-
-@pytest.mark.parametrize(
-    "event", [{"ph": "X", "cat": "kernel"}, {"ph": "X", "cat": "kernel", "name": "k", "ts": "now"}]
-)
-def test_a_trace_with_malformed_events_is_refused(tmp_path: Path, event: object) -> None:
-    path = written(tmp_path / "odd.json", json.dumps({"traceEvents": [event]}).encode())
-    assert error(path).startswith("odd.json is not a trace of torch.profiler")
+    half = len(data) // 2
+    cut = written(tmp_path / "cut.json.gz", data[:half])
+    assert "is damaged (Compressed file ended before" in error(cut)
+    damaged = written(tmp_path / "bad.json.gz", data[:half] + bytes(2) + data[half + 2 :])
+    assert error(damaged).startswith("bad.json.gz is damaged (")
 
 
 def test_the_error_for_a_trace_without_steps_lists_its_ranges(tmp_path: Path) -> None:
@@ -192,12 +185,6 @@ def test_an_export_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("fixtures.trace.nsys._EXPORT_TIMEOUT_S", 0.2)
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
     assert message.startswith("nsys export of run.nsys-rep was stopped after 0.2 s: run `nsys export --type sqlite")
-
-
-def test_a_raw_recording_names_the_importer(tmp_path: Path) -> None:
-    message = error(written(tmp_path / "run-rank0.qdstrm", b"NVIDIA stream"))
-    assert message.startswith("run-rank0.qdstrm is a raw recording of nsys")
-    assert "`QdstrmImporter -i run-rank0.qdstrm -o run-rank0.nsys-rep`" in message
 
 
 def test_the_error_of_a_failed_export_quotes_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

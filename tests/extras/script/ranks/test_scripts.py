@@ -11,7 +11,7 @@ from fixtures.extras.script.ranks.running import own_file
 from fixtures.extras.script.ranks.script_profile import FURTHER
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
-from tests.extras.script.conftest import SCRIPTS, STEPS, Run
+from tests.extras.script.conftest import SCRIPTS, STEPS, WARMUP, Run
 
 # A script with a step to fill in.
 TRAINING = """
@@ -162,6 +162,16 @@ def test_a_range_in_which_a_step_ends_lasts_no_longer_than_the_step(run: Run, wr
         for step in result.breakdown.steps:
             parts = step.range_parts_ns
             assert sum(parts["update"]) <= sum(parts["optimizer step"]) + 0.1 * step.length_ns
+
+
+def test_a_range_that_the_recording_does_not_see_end_lasts_to_the_end_of_its_step(
+    run: Run, written: Callable[..., Path]
+) -> None:
+    begins = f"if step == {STEPS + WARMUP + 3}: torch.cuda.nvtx.range_push('epoch')"
+    for result in run(written(inside=begins), profile=4):
+        assert result.breakdown is not None
+        (step,) = (one for one in result.breakdown.steps if "epoch" in one.range_parts_ns)
+        assert 0 < sum(step.range_parts_ns["epoch"]) <= step.length_ns
 
 
 def test_the_output_of_each_launch_is_kept(run: Run, tmp_path: Path) -> None:

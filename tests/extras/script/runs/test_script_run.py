@@ -1,6 +1,7 @@
 """``pytest perf --script`` from its command line to its record, with real ranks."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_the_run_says_what_the_script_trains(recorded: Outcome) -> None:
     assert "trains Sequential, 0.0 M parameters" in recorded.output
     assert "DDP(bucket_cap_mb=1), hook none, AdamW" in " ".join(recorded.output.split())
     assert "each launch runs it from its start to step 14" in recorded.output
+
+
+def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
+    length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4", "--no-references")
+    compared = pytest_perf(storage, "perf", PLAIN, "-k", "2cpu and as_written", "--against-env=OWN=1", *length)
+    assert re.search(r"a launch takes \d+ s, at least 2 take \d+ s", compared.output)
 
 
 def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:
