@@ -14,6 +14,7 @@ from fixtures.extras.compare.machine_speeds import read_machines
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
 from tests.builders import TRAINED
+from tests.command_line import command_here
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
@@ -91,15 +92,31 @@ def test_published_figures_are_no_record_to_judge_against(file: Path) -> None:
         read_record(file)
 
 
-def test_records_that_ship_are_compared_by_their_own_numbers() -> None:
-    (devices,) = compared(*(BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM))).devices
-    row = row_of(devices, NVLINK)
-    assert row.speed.config == "bucket_50mb"
-    assert row.speed.samples_per_s.value == pytest.approx(2905, abs=1)
-    assert row.speed.communication_percent == pytest.approx(2.4, abs=0.05)
-    assert row.scaling_efficiency_percent == pytest.approx(95.4, abs=0.1)
-    pair = devices.pairs[0]
-    assert (pair.faster.machine, pair.slower.machine, pair.decided) == (NVLINK, SHM, True)
+def test_the_command_prints_a_table_and_where_the_choice_flips() -> None:
+    outcome = command_here("compare", L40S, A100, "--price=p4d.24xlarge=20/h")
+    assert outcome.exit_code == 0, outcome.errors
+    assert "g6e.48xlarge: published figures, without launches: " in outcome.output
+    for line in (
+        "1gpu vit_l_32: g6e.48xlarge is 1.72 times (no interval) as fast as p4d.24xlarge",
+        "8gpu vit_l_32: p4d.24xlarge is 3.46 times (no interval) as fast as g6e.48xlarge; "
+        "g6e.48xlarge costs less per sample below 5.78 an hour",
+        "8gpu vit_l_32, lossy allowed (powersgd, gradient error unknown): g6e.48xlarge is 1.52 times",
+    ):
+        assert line in outcome.unwrapped
+    assert max(map(len, outcome.output.splitlines())) <= 100
+
+
+def test_records_that_ship_are_compared_by_their_own_numbers_in_json() -> None:
+    files = [BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM)]
+    (devices,) = json.loads(command_here("compare", *files, "--json").output)["devices"]
+    (row,) = (row for row in devices["rows"] if row["machine"] == NVLINK)
+    assert row["speed"]["config"] == "bucket_50mb"
+    assert row["speed"]["samples_per_s"]["value"] == pytest.approx(2905, abs=1)
+    assert row["speed"]["communication_percent"] == pytest.approx(2.4, abs=0.05)
+    assert row["scaling_efficiency_percent"] == pytest.approx(95.4, abs=0.1)
+    pair = devices["pairs"][0]
+    assert (pair["faster"]["machine"], pair["slower"]["machine"], pair["decided"]) == (NVLINK, SHM, True)
+    assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
 def test_the_scaling_and_the_share_lost_are_those_of_the_record(tmp_path: Path) -> None:
