@@ -47,7 +47,6 @@ pytest_plugins = (
     "fixtures.gradients.fixtures",
     "fixtures.gradients.tested_hooks",
     "fixtures.gradients.hook_training",
-    "fixtures.gradients.captured_training",
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.report_option",

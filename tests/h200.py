@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import accumulate
 
-from fixtures.trace.breakdown import Collective, RankBreakdown, StepBreakdown
+from fixtures.trace.breakdown import Collective, Parts, RankBreakdown, StepBreakdown
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 
 
@@ -14,11 +14,7 @@ def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: fl
     )
     return StepBreakdown(
         name="Batch 11",
-        length_ns=compute_ns + communication_ns + copy_ns + idle_ns,
-        compute_ns=compute_ns,
-        exposed_communication_ns=communication_ns,
-        exposed_copy_ns=copy_ns,
-        idle_ns=idle_ns,
+        parts_ns=Parts(compute_ns, communication_ns, copy_ns, idle_ns),
         communication_ns=communication_ns,
         collectives=(),
         copies={},

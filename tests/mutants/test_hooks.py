@@ -61,7 +61,7 @@ def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **argumen
     if errors := [answer["error"] for answer in answers if answer["error"] is not None]:
         ranks.run(ALONE, "tests.ranks.rank_faults:pid", {}, doing="leaving the group that it was raised in")
         return [f"{doing}: raised {error}" for error in errors]
-    return [f"{doing}: {line}" for answer in answers for line in answer["value"]["violations"]]
+    return [f"{doing}: {line}" for answer in answers for line in answer["value"]]
 
 
 def implied(three_ranks: RankSets, check: Check, hook: Hook) -> list[str]:

@@ -19,7 +19,7 @@ HERE = "tests.hooks_for_tests"
 CHECK = {"option": "bucket_1kb", "shapes": [[8, 4], [300]], "kinds": ["normal"], "seed": 0}
 
 
-def ask(sets: RankSets, check: Check, world: World = WORLD, /, **arguments: object) -> list[dict[str, Any]]:
+def ask(sets: RankSets, check: Check, world: World = WORLD, /, **arguments: object) -> list[Any]:
     (ranks,) = sets.of(INTERCONNECTS["native"])
     return ranks.run(world, path(check), arguments, doing=str(arguments["hook"]))
 
@@ -97,7 +97,7 @@ def test_error_feedback_that_sends_a_hundredth_in_a_step_loses_nothing(two_ranks
 
 
 def test_a_hook_that_claims_to_compress_and_does_not_is_caught(two_ranks: RankSets) -> None:
-    found = ask(two_ranks, wire.wire, hook=f"{HERE}:claims_bf16")[0]["violations"]
+    found = ask(two_ranks, wire.wire, hook=f"{HERE}:claims_bf16")[0]
     counted, dtype = (line for line in found if line.startswith("1 MB buckets"))
     assert re.fullmatch(r"1 MB buckets: 4\.\d+ MB a step on the wire, 2.097152 MB are promised", counted)
     assert dtype == "1 MB buckets: collectives of float32, of bfloat16 are promised"

@@ -15,6 +15,4 @@ VIOLATION = "collectives of 4.194304 MB a step, 2.097152 MB are promised"
 def pytest_configure() -> None:
     """For the rest of this process."""
     everywhere = "DDP_PERF_TESTS_WRONG" in os.environ
-    fake_ranks.answer_checks(
-        lambda check: lambda *_: {"violations": [VIOLATION] if everywhere or check is wire.wire else []}
-    )
+    fake_ranks.answer_checks(lambda check: lambda *_: [VIOLATION] if everywhere or check is wire.wire else [])

@@ -16,7 +16,7 @@ def failure(kind: Kind, message: str, doing: str = "") -> RankFailure:
     return RankFailure([fault], doing)
 
 
-def check(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[str]]:
+def check(world: World, rank: int, arguments: dict[str, Any]) -> list[str]:
     name = str(arguments.get("hook")).rpartition(":")[2]
     if name == "raises_for_float16" and (arguments.get("dtype"), arguments.get("scenario")) in (
         ("float16", None),
@@ -27,7 +27,7 @@ def check(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[
         raise failure("hang", HUNG)
     if name == "powersgd_rank1":
         raise failure("died", "died of SIGSEGV")
-    return {"violations": []}
+    return []
 
 
 def train(world: World, rank: int, arguments: dict[str, Any]) -> Any:  # Any: a result

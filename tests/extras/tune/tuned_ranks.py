@@ -62,9 +62,9 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 
 
 def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
-    def answer(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[str]]:
+    def answer(world: World, rank: int, arguments: dict[str, Any]) -> list[str]:
         wrong = arguments["hook"] == os.environ.get(WRONG)
-        return {"violations": [f"{name_of(check)} of {arguments['hook']} is wrong"] if wrong else []}
+        return [f"{name_of(check)} of {arguments['hook']} is wrong"] if wrong else []
 
     return answer
 

@@ -9,6 +9,7 @@ from fixtures.report.breakdown_tables import COLUMNS, BreakdownRow, breakdown_li
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
+from fixtures.trace.profile import profile_of
 from fixtures.trace.ranks_breakdown import Breakdown
 from tests.builders import SETTINGS, measured
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
@@ -47,7 +48,7 @@ def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown(
     explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90, host_limited=True)
     adds = "20 ms longer than measured, because the profiler slows the host"
     assert remarks(explanation).startswith(f"the host limits this step; {adds}; starved 10.0 ms")
-    row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
+    row = BreakdownRow(cell=("", "", "", ""), explanation=explanation, profile=explanation.profile())
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
     record = explanation.profile()
@@ -85,7 +86,7 @@ def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
         (replace(step(80, 5, 0, 4.62), collectives=(*sharded, replace(third, what="reduce_scatter"))),)
     )
     assert remarks_of(breakdown, 89.62) == "2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms"
-    assert breakdown.collectives_ms == {"all_gather": 4.0, "all_reduce": 0.8, "reduce_scatter": 0.8}
+    assert profile_of(breakdown).collectives_ms == {"all_gather": 4.0, "all_reduce": 0.8, "reduce_scatter": 0.8}
     assert "other collectives a step: 2 all_gather 4.00 ms, 1 reduce_scatter 0.80 ms" in findings(breakdown)
 
 

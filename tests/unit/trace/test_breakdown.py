@@ -157,7 +157,7 @@ def starved_steps(*, fed: bool) -> Recording:
 
 def test_a_gap_is_starved_if_the_next_work_was_launched_after_it_began(file: Path) -> None:
     step = only_step(starved_steps(fed=True), file)
-    assert (step.idle_ns, step.starved_ns, step.unfed_ns) == (250 * US, 200 * US, 0)
+    assert (step.parts_ns.idle, step.starved_ns, step.unfed_ns) == (250 * US, 200 * US, 0)
 
 
 def test_a_gap_during_the_wait_for_a_batch_is_unfed(file: Path) -> None:

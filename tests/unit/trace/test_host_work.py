@@ -70,12 +70,12 @@ def test_a_collective_without_a_recorded_call_has_no_ready_time() -> None:
 
 def test_handing_over_a_collective_is_not_compute() -> None:
     assert step(("c10d::allreduce_", TRAIN, 0, 10), gloo=(5, 15)).parts_ns == (0, 15, 0, 105)
-    assert step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::empty", TRAIN, 2, 4)).compute_ns == 0
+    assert step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::empty", TRAIN, 2, 4)).parts_ns.compute == 0
 
 
 def test_a_collective_on_the_training_thread_keeps_the_operators_as_compute() -> None:
     found = step(("aten::mm", TRAIN, 70, 90), on=TRAIN)
-    assert (found.compute_ns, found.communication_ns) == (20, 40)
+    assert (found.parts_ns.compute, found.communication_ns) == (20, 40)
 
 
 def test_quantities_of_a_gpu_are_none_on_the_cpu() -> None:

@@ -11,6 +11,7 @@ from fixtures.matrix.recorded import json_of
 from fixtures.report.ledger_lines import ledger_lines
 from fixtures.trace.breakdown import Collective, break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
+from fixtures.trace.profile import parts_ms
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 from tests.h200 import POWERSGD, on_ranks, step
@@ -64,7 +65,7 @@ def test_start_and_duration_are_device_times_counted_from_the_start_of_backward(
 
 def test_exposed_time_is_not_covered_by_kernels_and_adds_up_to_the_breakdown(found: Ledger, tmp_path: Path) -> None:
     assert [entry.exposed_ms for entry in found.collectives] == [pytest.approx(0), pytest.approx(0.200)]
-    whole = breakdown(buckets_in_backward(), tmp_path / "again.json").parts_ms["exposed_communication"]
+    whole = parts_ms(breakdown(buckets_in_backward(), tmp_path / "again.json")).exposed_communication
     assert sum(entry.exposed_ms for entry in found.collectives) == pytest.approx(whole)
 
 

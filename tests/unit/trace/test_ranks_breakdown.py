@@ -1,13 +1,13 @@
 """Breakdown over several ranks: means, waiting and late ranks."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from fixtures.matrix.recorded import json_of
 from fixtures.trace.breakdown import RankBreakdown, break_down
-from fixtures.trace.profile import profile_of
+from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from fixtures.trace.recordings import read
 from fixtures.trace.timeline import BadTrace
@@ -28,10 +28,8 @@ def late(tmp_path: Path) -> Breakdown:
 
 def test_the_parts_are_means_over_the_ranks_and_add_up_to_the_step(late: Breakdown) -> None:
     assert late.step_ms == 1.0
-    assert late.parts_ms == pytest.approx(
-        {"compute": 0.75, "exposed_communication": 0.115, "exposed_copy": 0.05, "idle": 0.085}
-    )
-    assert sum(late.parts_ms.values()) == pytest.approx(late.step_ms, rel=1e-9)
+    assert astuple(parts_ms(late)) == pytest.approx((0.75, 0.115, 0.05, 0.085))
+    assert parts_ms(late).total == pytest.approx(late.step_ms, rel=1e-9)
 
 
 def test_time_beyond_the_shortest_duration_of_a_collective_is_waiting(late: Breakdown) -> None:
@@ -52,7 +50,7 @@ def test_of_steps_that_a_profiler_slowed_the_one_nearest_to_a_measured_step_coun
     """On real GPUs the first and the last of five steps were longer by 20 and 40 ms."""
     nearest = POWERSGD.nearest_to(98)
     assert (round(POWERSGD.step_ms, 1), round(nearest.step_ms, 1)) == (110.9, 100.6)
-    assert sum(nearest.parts_ms.values()) == pytest.approx(nearest.step_ms, rel=1e-9)
+    assert parts_ms(nearest).total == pytest.approx(nearest.step_ms, rel=1e-9)
     assert [len(rank.steps) for rank in nearest.ranks] == [1, 1]
 
 
@@ -120,19 +118,20 @@ def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
 def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdown) -> None:
     file = sqlite(tmp_path / "all.sqlite", [ddp_steps(1, late_us=150), ddp_steps(0)], text_ids=True)
     together = over_ranks([break_down(timeline) for timeline in read(file)])
-    ours, theirs = (replace(profile_of(one, None), late_ranks=None) for one in (together, late))
+    ours, theirs = (replace(profile_of(one), late_ranks=None) for one in (together, late))
     assert ours == theirs
     assert together.waiting() == late.waiting()
 
 
 def test_overlap_is_the_share_of_communication_that_compute_covers(late: Breakdown) -> None:
-    assert late.communication_ms == pytest.approx((0.400 + 0.250) / 2)
-    assert late.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
-    assert late.communication_to_computation == pytest.approx(0.325 / late.parts_ms["compute"])
+    profile = profile_of(late)
+    assert profile.communication_ms == pytest.approx((0.400 + 0.250) / 2)
+    assert profile.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
+    assert profile.communication_to_computation == pytest.approx(0.325 / parts_ms(late).compute)
 
 
 def test_a_record_has_the_documented_keys(late: Breakdown) -> None:
-    info = json_of(profile_of(late, None))
+    info = json_of(profile_of(late))
     assert list(info["breakdown_ms"]) == ["compute", "exposed_communication", "exposed_copy", "idle"]
     assert (info["all_reduces"], info["dtod_copies"]) == (2, 1)
 
@@ -150,10 +149,11 @@ def launching(every_us: float, tmp_path: Path) -> Breakdown:
 
 
 def test_a_host_that_launches_too_slowly_makes_a_step_launch_bound(tmp_path: Path) -> None:
-    assert launching(20, tmp_path).launch_bound is True
+    assert profile_of(launching(20, tmp_path)).launch_bound is True
 
 
 def test_a_host_that_launches_ahead_is_not_launch_bound(late: Breakdown) -> None:
-    assert late.launch_bound is False
-    assert late.ahead_ms is not None
-    assert late.ahead_ms > late.step_ms
+    profile = profile_of(late)
+    assert profile.launch_bound is False
+    assert profile.host_ahead_ms is not None
+    assert profile.host_ahead_ms > late.step_ms
