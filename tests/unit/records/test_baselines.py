@@ -83,12 +83,6 @@ def test_a_history_runs_from_the_oldest_record_to_the_newest(tmp_path: Path) -> 
     assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.3], [0.1], [0.2]]}
 
 
-def test_a_test_of_one_record_only_has_a_shorter_history(tmp_path: Path) -> None:
-    save(tmp_path, benchmark(DDP, 0.1))
-    save(tmp_path, benchmark(DDP, 0.2), benchmark(BF16, 0.05))
-    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1], [0.2]], BF16: [[0.05]]}
-
-
 def with_batch(size: int, time: float) -> dict[str, Any]:
     one = benchmark(DDP, time)
     one["extra_info"]["workload_fingerprint"] = json_of(replace(TRAINED, batch_size=size))
