@@ -1,6 +1,5 @@
 """Comparison with the best: examples, and the error rate for equally fast configs."""
 
-
 import numpy as np
 import pytest
 
