@@ -119,35 +119,38 @@ def test_records_that_ship_are_compared_by_their_own_numbers_in_json() -> None:
     assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
-def test_the_scaling_and_the_share_lost_are_those_of_the_record(tmp_path: Path) -> None:
-    a = [measured("single", 1.0, world="1gpu"), measured("ddp", 1.25), measured("no_comm", 1.0, fidelity="limit")]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.scaling_efficiency_percent == pytest.approx(80)
-    assert row.speed.communication_percent == pytest.approx(20)
-    assert row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "b").scaling_efficiency_percent is None
+def single(config: str, step_s: float) -> dict[str, Any]:
+    return measured(config, step_s, world="1gpu")
 
 
-def test_a_graph_is_not_measured_against_an_eager_limit_or_an_eager_single(tmp_path: Path) -> None:
-    a = [
-        measured("single", 1.0, world="1gpu"),
-        measured("graph-bucket_25mb", 0.5),
-        measured("no_comm", 0.9, fidelity="limit"),
-    ]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.speed.config == "graph-bucket_25mb"
-    assert (row.scaling_efficiency_percent, row.speed.communication_percent) == (None, None)
+def limit(config: str, step_s: float) -> dict[str, Any]:
+    return measured(config, step_s, fidelity="limit")
 
 
-def test_all_ways_of_compiling_have_the_compiled_limit_and_single(tmp_path: Path) -> None:
-    a = [
-        measured("single_compile", 1.0, world="1gpu"),
-        measured("single", 2.0, world="1gpu"),
-        measured("compile-ddp_optimizer", 1.25),
-        measured("compile-no_comm", 1.0, fidelity="limit"),
-    ]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.scaling_efficiency_percent == pytest.approx(80)
-    assert row.speed.communication_percent == pytest.approx(20)
+@pytest.mark.parametrize(
+    ("tests", "scaling", "lost"),
+    [
+        ([single("single", 1.0), measured("ddp", 1.25), limit("no_comm", 1.0)], 80, 20),
+        # All ways of compiling have the compiled limit and single.
+        (
+            [
+                *(single("single_compile", 1.0), single("single", 2.0)),
+                *(measured("compile-ddp_optimizer", 1.25), limit("compile-no_comm", 1.0)),
+            ],
+            80,
+            20,
+        ),
+        # A graph is not measured against an eager limit or an eager single.
+        ([single("single", 1.0), measured("graph-bucket_25mb", 0.5), limit("no_comm", 0.9)], None, None),
+        ([measured("ddp", 1.0)], None, None),
+    ],
+)
+def test_the_scaling_and_the_share_lost_are_against_what_computes_in_the_same_way(
+    tests: list[dict[str, Any]], scaling: float | None, lost: float | None, tmp_path: Path
+) -> None:
+    row = row_of(only(compared(*two(tmp_path, tests, [measured("ddp", 1.0)]))), "a")
+    assert row.scaling_efficiency_percent == pytest.approx(scaling)
+    assert row.speed.communication_percent == pytest.approx(lost)
 
 
 def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:
