@@ -87,6 +87,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1},
         peak_memory_bytes=(70_000_000 if config.in_fsdp2 else 100_000_000) + rank,
+        steady_memory_bytes=100_000_000 + rank if world.backend == "nccl" else None,
         capture_s=None,
         graph_memory_bytes=None,
         bucket_bytes=[GRADIENT_BYTES] if ddp else [],
