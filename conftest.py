@@ -39,7 +39,6 @@ pytest_plugins = (
     "fixtures.session.measure",
     "fixtures.session.benchmark_storage",
     "fixtures.session.run_record",
-    "fixtures.session.junit",
     "fixtures.session.run_verdict",
     "fixtures.session.time_needed",
     "fixtures.gradients.hypothesis_profiles",

@@ -1,7 +1,5 @@
 """The gradient error of a config, measured with the real workload on live ranks."""
 
-from collections import Counter
-
 import pytest
 
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
@@ -18,7 +16,7 @@ def launched(
 ) -> Launch:
     (launch,) = two_ranks.of(INTERCONNECTS["native"])
     request = TrainRequest(workload=workload, config=config, world=world, steps=1, warmup=warmup, check_gradients=True)
-    return Launch.of(launch.ask(parse_world(world), request, doing=config), Counter())
+    return Launch.of(launch.ask(parse_world(world), request, doing=config))
 
 
 def error_of(two_ranks: RankSets, config: str) -> float:

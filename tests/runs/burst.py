@@ -9,7 +9,7 @@ from typing import Any
 
 from fixtures.launch.protocol import TrainRequest, TrainResult
 from fixtures.matrix.worlds import World
-from fixtures.session import remeasure
+from fixtures.session import run_verdict
 from tests import fake_ranks
 
 LAUNCHES, PAUSE_S = 4, 1
@@ -27,4 +27,4 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 def pytest_configure() -> None:
     """For the rest of this process."""
     fake_ranks.ANSWERS[TrainRequest.function] = _train
-    setattr(remeasure, "PAUSE_S", PAUSE_S)  # noqa: B010  # not its own name
+    setattr(run_verdict, "PAUSE_S", PAUSE_S)  # noqa: B010  # not its own name

@@ -1,15 +1,19 @@
 """Expected numbers of a run from records of the same GPU: the committed records of 2, 4 and 8 H200s."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from fixtures.extras.first_run.expectations import Expectation, Population, expectations, read_population
+from fixtures.extras.first_run.facts import FirstRunRecord
 from fixtures.extras.first_run.quantities import Quantity, links_of, quantities
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.gpu_links import Topology
+from fixtures.matrix.recorded import json_of
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 from tests.builders import TRAINED
 
@@ -40,6 +44,13 @@ def test_the_records_of_one_gpu_are_a_population() -> None:
     assert (len(H200.runs), len(H200.instances)) == (22, 6)
     assert read_population(COMMITTED, "NVIDIA L40S").runs == ()
     assert read_population(COMMITTED / "nowhere", "NVIDIA H200").runs == ()
+
+
+def test_the_key_of_every_committed_record_is_read_and_written_back_as_it_was() -> None:
+    found = [json.loads(file.read_text()).get("first_run") for file in COMMITTED.glob("*/*.json")]
+    keys = [key for key in found if key is not None]
+    assert len(keys) == 2
+    assert [json_of(msgspec.convert(key, FirstRunRecord)) for key in keys] == keys
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.records.baselines import Recorded
 from fixtures.records.differences import Snapshot, cause
-from fixtures.session.causes import cause_since
+from fixtures.session.measure import cause_since
 from tests.builders import snapshot
 
 # What every record of a test has.

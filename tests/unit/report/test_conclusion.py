@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.report.conclusion import Conclusion, conclusion
-from tests.run_reports import DDP, h200, info_of, profiled, report_of, slower, with_transfers
+from tests.run_reports import DDP, h200, info_of, report_of, slower
 from tests.saved_records import Record, infos
 
 
@@ -33,8 +33,6 @@ def test_a_quiet_night() -> None:
         ("disturbed", "no"),
     ]
     assert says.best[0].code[-1].endswith("bucket_cap_mb=10, static_graph=True, gradient_as_bucket_view=True)")
-    assert says.communication is not None
-    assert says.communication.text == "7.2 % of the step with ddp"
 
 
 def test_a_slower_test_comes_with_its_reason_and_cause() -> None:
@@ -123,24 +121,6 @@ def test_in_a_disturbed_run_no_config_is_advised() -> None:
     assert not any(one.code for one in says.best)
 
 
-def cost(record: Record) -> str:
-    """What communication costs."""
-    found = concluded(record).communication
-    assert found is not None
-    return found.text
-
-
-def test_a_step_that_is_shorter_than_without_communication_costs_nothing() -> None:
-    faster = every_test(h200(), of_limit_percent=152.9, communication_percent=-52.9)
-    assert cost(faster) == "nothing that could be measured with ddp"
-
-
-def test_on_one_gpu_communication_costs_nothing() -> None:
-    record = h200()
-    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["world_size"] == 1]
-    assert cost(record) == "nothing: one rank sends nothing"
-
-
 def test_a_reference_is_no_test_and_stands_in_the_table() -> None:
     reference = {
         "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
@@ -164,23 +144,6 @@ def test_the_two_sides_of_an_ab_test_name_no_best_config() -> None:
     record = h200()
     info_of(record, "test_throughput[vit_l_32-4gpu-ddp]")["against"] = {"build": "main", "launch_medians_s": [0.1]}
     assert said(record).keys() == {"verdict", "sensitivity"}
-
-
-def test_profiled_exposed_communication_stands_next_to_the_share() -> None:
-    found = concluded(with_transfers(profiled(h200()))).communication
-    assert found is not None
-    assert found.points[0] == ("ddp, vit_l_32, 4gpu", "7.2 % of the step; 9.99 ms a step exposed when profiled")
-
-
-def test_a_profile_alone_says_what_communication_costs() -> None:
-    """Not "not measured" next to a chart of it."""
-    record = profiled(h200())
-    keep = [one for one in record["benchmarks"] if one["fullname"].endswith("4gpu-static_graph]")]
-    for one in keep:
-        one["extra_info"] |= {"of_limit_percent": None, "communication_percent": None}
-    assert cost(record | {"benchmarks": keep, "best": []}).endswith(
-        " ms a step exposed when profiled with static_graph"
-    )
 
 
 def test_a_large_gradient_error_comes_with_what_to_check() -> None:

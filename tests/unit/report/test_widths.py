@@ -102,7 +102,7 @@ def everything() -> Run:
             transfer=collective,
             world=parse_world("8gpu"),
             interconnect=INTERCONNECTS["native"],
-            launches=(TimedLaunch(step_s=(0.01,), transport=launch(1).transport),),
+            launches=(TimedLaunch(step_s=(0.01,), fingerprint=launch(1).fingerprint),),
             link_gb_per_s=450,
         )
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(

@@ -17,6 +17,7 @@ from tests.builders import SETTINGS
 
 HERE = sys.modules[__name__]
 mine = replace(WORKLOADS["vit_tiny"], name="mine")
+transfer = replace(WORKLOADS["vit_tiny"], name="all_reduce")
 small = Config(name="small", bucket_cap_mb=1)
 
 
@@ -56,6 +57,11 @@ def test_two_workloads_have_two_names(run: Run) -> None:
     run.own_workloads["other:mine"] = replace(mine, batch_size=3)
     with pytest.raises(pytest.fail.Exception, match="its name 'mine' is also the name of other:mine"):
         workload_named(mine, run, HERE)
+
+
+def test_a_workload_has_no_name_of_bare_transfers(run: Run) -> None:
+    with pytest.raises(pytest.fail.Exception, match="its name 'all_reduce' is the suite's own"):
+        workload_named(transfer, run, HERE)
 
 
 def test_a_config_has_a_name_of_its_own() -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from fixtures.records.measurement import Launch
-from fixtures.session.remeasure import measure_again
 from fixtures.session.run_state import Judged, OpenTest, Run
+from fixtures.session.run_verdict import measure_again
 from fixtures.stats.thresholds import MAX_MEASUREMENTS, PAUSE_S
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, launch, measured
