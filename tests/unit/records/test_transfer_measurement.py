@@ -1,7 +1,5 @@
 """The bandwidth of bare transfers: its arithmetic and the links' limit."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +25,7 @@ def all_reduces(
         world=World(backend="nccl", size=ranks),
         interconnect=INTERCONNECTS["native"],
         launches=tuple(
-            TimedLaunch(step_s=steps, transport=Counter(), fingerprint=Fingerprint(nvls_channels=nvls_channels))
-            for steps in launches_s
+            TimedLaunch(step_s=steps, fingerprint=Fingerprint(nvls_channels=nvls_channels)) for steps in launches_s
         ),
         link_gb_per_s=link_gb_per_s,
     )
