@@ -64,7 +64,7 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     optimizer = build_optimizer(ctx, workload, model)
     _train(wrapped.module, optimizer, batches, _STEPS)
     measured = _weights(model)
-    of_rank = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
+    of_rank, _ = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
     issued = Issued.of_all(of_rank, ranks=parse_world(world).size, device=ctx.device)
     blocks = wrapped.shards.blocks if wrapped.shards else ()
     names: dict[str, Any] = {"model": _model()}
@@ -92,7 +92,8 @@ def error(ctx: RankContext, *, config: str, world: str, factor: float) -> dict[s
 
     workload = replace(WORKLOADS["vit_tiny"], model=_model, loss=loss)
     sharded = wrap(_model(), workload, CONFIGS[config], parse_world(world), ctx.device).module
-    found = gradient_error(ctx, workload, sharded, (next(_batches(ctx.rank)),), in_bf16=CONFIGS[config].in_bf16)
+    batch, in_bf16 = (next(_batches(ctx.rank)),), CONFIGS[config].in_bf16
+    found = gradient_error(ctx, workload, sharded, batch, called=sharded, in_bf16=in_bf16)
     assert found is not None
     return {"relative": found.relative, "lossless": found.lossless}
 
