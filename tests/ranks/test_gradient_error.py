@@ -1,5 +1,7 @@
 """The gradient error of a config, measured with the real workload on live ranks."""
 
+from functools import cache
+
 import pytest
 
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
@@ -11,6 +13,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Launch, Measurement
 
 
+@cache
 def launched(
     two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny", warmup: int = 4
 ) -> Launch:

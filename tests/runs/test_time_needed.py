@@ -73,11 +73,6 @@ def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:
     assert "\ntakes about" not in perf(tmp_path, FILE, *STEADY, "--against-env=NOTHING=1", "--max-pairs=2").output
 
 
-def test_the_next_command_says_how_long_it_takes(tmp_path: Path) -> None:
-    output = perf(tmp_path, FILE, *STEADY).output
-    assert re.search(r"^next: record a baseline \(about \d+ s\): .*pytest", output, re.MULTILINE)
-
-
 def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:
     (tmp_path / "interrupts.py").write_text(INTERRUPTS_THE_THIRD)
     outcome = perf(tmp_path, FILE, *STEADY, "-p", "interrupts", variables={"PYTHONPATH": str(tmp_path)})

@@ -67,12 +67,6 @@ def test_the_time_is_the_geometric_mean_of_the_launches_medians() -> None:
     assert all_reduces(2, (0.001, 0.002, 9), (0.008,)).seconds_per_step == pytest.approx(0.004)
 
 
-@given(ranks=st.integers(2, 64), seconds=st.floats(1e-6, 10))
-def test_the_bus_carries_between_once_and_twice_what_the_algorithm_does(ranks: int, seconds: float) -> None:
-    measured = all_reduces(ranks, (seconds,))
-    assert 1 <= measured.bus_gb_per_s / measured.algorithm_gb_per_s * (1 + 1e-12) < 2
-
-
 @pytest.mark.parametrize(
     ("link", "version", "limit"),
     [
