@@ -105,7 +105,7 @@ def records_of(measured: MeasuredLink, rounds: int) -> dict[int, dict[str, Any]]
             for size, world in WORLDS.items():
                 for name in TRANSFERS:
                     found = ranks.ask(world, TransferRequest(transfer=name, steps=5, warmup=2), doing=name)
-                    times = [max(step) for step in zip(*(one.step_s for one in found), strict=True)]
+                    times = [max(step) for step in zip(*found, strict=True)]
                     transfers.setdefault((size, name), []).append(min(times))
                 for config in CONFIGS:
                     request = TrainRequest(

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import pynvml
 
-from fixtures.launch.protocol import CanaryRequest, CanaryResult
+from fixtures.launch.protocol import CanaryRequest
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
@@ -106,7 +106,7 @@ def pytest_load_initial_conftests() -> None:
     for name in ("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion"):
         setattr(pynvml, name, answers[name])
 
-    def time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
-        return CanaryResult(times_s={name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()})
+    def time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
+        return {name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()}
 
     fake_ranks.ANSWERS[CanaryRequest.function] = time_canaries

@@ -18,7 +18,6 @@ from fixtures.gradients.replay import Check, path
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
     CanaryRequest,
-    CanaryResult,
     NcclLogRequest,
     PreflightRequest,
     PreflightResult,
@@ -28,7 +27,6 @@ from fixtures.launch.protocol import (
     TrainRequest,
     TrainResult,
     TransferRequest,
-    TransferResult,
     WorkloadFingerprint,
     to_json,
 )
@@ -158,15 +156,15 @@ def _break_down(world: World, rank: int) -> RankBreakdown:
     return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(step,) * 5)
 
 
-def _transfer(world: World, rank: int, arguments: dict[str, Any]) -> TransferResult:
+def _transfer(world: World, rank: int, arguments: dict[str, Any]) -> list[float]:
     asked = TransferRequest(**arguments)
-    return TransferResult(step_s=[1e-4 + TRANSFERS[asked.transfer].bytes / 1e10] * asked.steps)
+    return [1e-4 + TRANSFERS[asked.transfer].bytes / 1e10] * asked.steps
 
 
-def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> CanaryResult:
+def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
     one = {"matrix_product_256": 1e-4, "memory_copy_16mb": 2e-3}
     between = {"all_reduce_64kb": 2e-4, "all_reduce_4mb": 3e-3} if parse_world(arguments["world"]).size > 1 else {}
-    return CanaryResult(times_s={name: [time_s] * 15 for name, time_s in (one | between).items()})
+    return {name: [time_s] * 15 for name, time_s in (one | between).items()}
 
 
 def _describe(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, Any] | None:

@@ -92,17 +92,8 @@ def error(ctx: RankContext, *, config: str, world: str, factor: float) -> dict[s
 
     workload = replace(WORKLOADS["vit_tiny"], model=_model, loss=loss)
     sharded = wrap(_model(), workload, CONFIGS[config], parse_world(world), ctx.device).module
-    found = gradient_error(
-        ctx,
-        workload,
-        sharded,
-        (next(_batches(ctx.rank)),),
-        called=sharded,
-        replay=None,
-        feedback=False,
-        parts=1,
-        in_bf16=CONFIGS[config].in_bf16,
-    )
+    batch, in_bf16 = (next(_batches(ctx.rank)),), CONFIGS[config].in_bf16
+    found = gradient_error(ctx, workload, sharded, batch, called=sharded, in_bf16=in_bf16)
     assert found is not None
     return {"relative": found.relative, "lossless": found.lossless}
 

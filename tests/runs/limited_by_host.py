@@ -3,11 +3,10 @@
 The host of a CPU is the device itself: it has no lead, and no canary of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fixtures.launch.protocol import CanaryResult
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.measurement import Launch
 from fixtures.session import canaries
@@ -16,7 +15,7 @@ LAUNCHES_S = 0.007
 _of_one_launch, _of = canaries.of_one_launch, Launch.of
 
 
-def of_one_launch(results: Sequence[CanaryResult]) -> dict[str, float]:
+def of_one_launch(results: Sequence[Mapping[str, list[float]]]) -> dict[str, float]:
     return _of_one_launch(results) | {HOST: LAUNCHES_S}
 
 

@@ -137,7 +137,7 @@ def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> Non
     """Not wrapped, even with the longest name."""
     table = report_lines(everything, report_of(everything))
     (row,) = [line for line in table if line.startswith("powersgd_rank1_same_shape ")]
-    assert row.split()[1:4] == ["316.2", "+0.0", "100.0"]
+    assert {"316.2", "+0.0", "100.0", "125.0"} <= set(row.split())
     assert row.endswith("slower 125.0 %")
 
 

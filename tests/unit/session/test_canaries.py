@@ -2,15 +2,14 @@
 
 import pytest
 
-from fixtures.launch.protocol import CanaryResult
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.canary_times import recorded_canaries
 from fixtures.records.files import BadRecord, checked_run
 from fixtures.session.canaries import CanaryTimes, canary_changes, of_one_launch
 
 
-def timed(canary: str, *by_rank: list[float]) -> list[CanaryResult]:
-    return [CanaryResult(times_s={canary: times}) for times in by_rank]
+def timed(canary: str, *by_rank: list[float]) -> list[dict[str, list[float]]]:
+    return [{canary: times} for times in by_rank]
 
 
 def test_a_repetition_lasts_as_long_as_on_its_slowest_rank() -> None:
