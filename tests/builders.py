@@ -1,7 +1,6 @@
 """Measurements made by hand, for tests of tables, verdicts and records."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import msgspec
 
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.protocol import WorkloadFingerprint
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -87,12 +87,13 @@ def launch(*step_s: float) -> Launch:
         phase_s={},
         spent_s={},
         peak_memory_bytes=3_000_000_000,
+        steady_memory_bytes=2_900_000_000,
         bucket_bytes=(1_226_141_600,),
         wire_bytes_per_step=17_200_000,
         wire_dtype="float32",
         gradient_error=2e-3,
         gradient_lossless=None,
-        transport=Counter({"P2P/CUMEM": 192}),
+        fingerprint=Fingerprint(transports={"P2P/CUMEM": 192}),
     )
 
 

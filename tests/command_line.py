@@ -1,10 +1,14 @@
 """``pytest perf`` as a user runs it: a process of its own in the repository's root, here without GPUs."""
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tests import warm_ranks
 
@@ -72,3 +76,17 @@ def run(*command: str, variables: dict[str, str] | None = None) -> Outcome:
         timeout=_DEADLINE_S,
     )
     return Outcome(exit_code=done.returncode, output=done.stdout, errors=done.stderr)
+
+
+def command_here(*arguments: str | Path) -> Outcome:
+    """``python -m fixtures`` with these arguments, in this process."""
+    from fixtures.__main__ import main  # the warm process of forked.py imports nothing of fixtures before pytest does
+
+    output, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
+        patch.setenv("COLUMNS", ENVIRONMENT["COLUMNS"])
+        try:
+            code = main(list(map(str, arguments)))
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return Outcome(exit_code=code, output=output.getvalue(), errors=errors.getvalue())

@@ -89,6 +89,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1},
         peak_memory_bytes=(70_000_000 if config.in_fsdp2 else 100_000_000) + rank,
+        steady_memory_bytes=100_000_000 + rank if world.backend == "nccl" else None,
         capture_s=None,
         graph_memory_bytes=None,
         bucket_bytes=[GRADIENT_BYTES] if ddp else [],
@@ -242,7 +243,7 @@ class FakeRankSet(RankSet):
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
         self._up = True
         answer = ANSWERS[function]
-        with environment(self._asked.variables):
+        with environment(self.asked.variables):
             return [to_json(answer(world, rank, arguments)) for rank in range(world.size)]
 
     def dismiss(self) -> None:

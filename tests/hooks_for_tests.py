@@ -101,14 +101,12 @@ class Memory:
     """The memory of a sparse hook. With the defaults, the hook is correct and sends a tenth of the elements.
 
     share: of the elements, sent in each step. forgets_every: steps after which the memory is cleared.
-    sent: factor of what is sent. kept: factor of what is remembered. buckets: how many of them have a memory.
+    buckets: how many of them have a memory.
     step: counter. left: parameter -> what was left out; not by bucket, since DDP rebuilds its buckets.
     """
 
     share: float = 0.1
     forgets_every: int = 10**9
-    sent: float = 1
-    kept: float = 1
     buckets: int = 100
     step: int = 0
     left: dict[int, Tensor] = field(default_factory=dict)
@@ -124,8 +122,8 @@ def largest(memory: Memory, bucket: GradBucket) -> Future[Tensor]:
         least = gradient.abs().flatten().topk(max(1, int(memory.share * gradient.numel()))).values[-1]
         sent = torch.where(gradient.abs() >= least, gradient, 0)
         if bucket.index() < memory.buckets:
-            memory.left[id(parameter)] = memory.kept * (gradient - sent)
-        gradient.copy_(memory.sent * sent)
+            memory.left[id(parameter)] = gradient - sent
+        gradient.copy_(sent)
     return done(mean(bucket.buffer()))
 
 
@@ -139,12 +137,9 @@ divided_twice = _hook(lambda ddp: (None, divides_twice), "own_half", promise="me
 one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
 remembers = _hook(lambda ddp: (Memory(), largest), "own_remembers", error_feedback=True)
 remembers_long = _hook(lambda ddp: (Memory(share=0.01), largest), "own_remembers_long", error_feedback=True)
-forgets = _hook(lambda ddp: (Memory(kept=0), largest), "own_forgets", error_feedback=True)
 now_and_then_forgets = _hook(
     lambda ddp: (Memory(forgets_every=100), largest), "own_now_and_then_forgets", error_feedback=True
 )
-fades = _hook(lambda ddp: (Memory(kept=0.99), largest), "own_fades", error_feedback=True)
-loses_a_twentieth = _hook(lambda ddp: (Memory(sent=0.95), largest), "own_loses_a_twentieth", error_feedback=True)
 remembers_a_bucket = _hook(lambda ddp: (Memory(buckets=1), largest), "own_remembers_a_bucket", error_feedback=True)
 claims_bf16 = _hook(lambda ddp: (None, averages), "own_claims_bf16", promise="mean", wire_dtype="bfloat16")
 claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean", wire_dtype="gradient")

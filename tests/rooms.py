@@ -6,6 +6,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fixtures.extras import EXTRAS
@@ -40,7 +41,12 @@ class Import:
     at_top: bool
 
 
-def imports() -> Iterator[Import]:
+@cache
+def imports() -> tuple[Import, ...]:
+    return tuple(_imports())
+
+
+def _imports() -> Iterator[Import]:
     """Every import in ``fixtures/``. ``from package import name`` is one of ``package.name`` in these packages."""
     packages = ("fixtures", "fixtures.extras")
     for file in sorted((ROOT / "fixtures").rglob("*.py")):

@@ -12,6 +12,7 @@ from fixtures.extras import EXTRAS
 from tests import forked
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
 
+COLLECT = ("perf", "--collect-only", "-q", "-p", "no:cacheprovider")
 OPTION = """
 from fixtures.session.options import Option
 
@@ -44,6 +45,12 @@ def files() -> Iterator[Path]:
             yield Path(name)
 
 
+@pytest.fixture(scope="module")
+def everything() -> list[str]:
+    """The tests of the whole project."""
+    return forked.pytest(*COLLECT).test_ids
+
+
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     for file in files():
@@ -67,17 +74,16 @@ def replace_list(copy: Path, extras: dict[str, tuple[str, ...]]) -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_without_an_extra_all_other_tests_are_collected(extra: str, copy: Path) -> None:
+def test_without_an_extra_all_other_tests_are_collected(extra: str, copy: Path, everything: list[str]) -> None:
     shutil.rmtree(copy / "fixtures/extras" / extra)
     replace_list(copy, {name: parts for name, parts in EXTRAS.items() if name != extra})
     own = [file for file in (copy / "perf").iterdir() if f"fixtures.extras.{extra}." in file.read_text()]
     names = {file.name for file in own}
     for file in own:
         file.unlink()
-    collect = ("perf", "--collect-only", "-q", "-p", "no:cacheprovider")
-    without, everything = run(copy, "pytest", *collect), forked.pytest(*collect)
+    without = run(copy, "pytest", *COLLECT)
     assert without.exit_code == 0, without.errors
-    assert without.test_ids == [test for test in everything.test_ids if Path(test.partition("::")[0]).name not in names]
+    assert without.test_ids == [test for test in everything if Path(test.partition("::")[0]).name not in names]
     if "command" in EXTRAS[extra]:
         assert run(copy, "fixtures", "--help").exit_code == 0
 

@@ -25,7 +25,7 @@ PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider",
 WARMUP = 10
 ENDLESS = ("--steps", "100000", "--min-slowdown", "1e-6")
 # Each rank of DDP has a worker that loads its batches.
-LOADER = ("-k", "feed_loader", "--launches", "2")
+LOADER = ("-k", "feed_loader", "--launches")
 SHORT = ("--warmup", "2", "--steps", "2")
 # The second test never ends.
 HANGS_IN_STEP = 4  # counted from the preflight, which takes the first
@@ -169,7 +169,7 @@ def kill(perf: Perf) -> None:
 
 
 def test_a_run_to_its_end_leaves_nothing(start: Start) -> None:
-    perf = start(*LOADER, *SHORT)
+    perf = start(*LOADER, "1", *SHORT)
     assert perf.process.wait(300) == 0, perf.output.read_text()
     assert "1 passed" in perf.output.read_text()
     wait_until(lambda: not perf.left(), perf, within_s=10)
@@ -177,7 +177,7 @@ def test_a_run_to_its_end_leaves_nothing(start: Start) -> None:
 
 @pytest.mark.parametrize("end", [interrupt, kill])
 def test_a_run_that_is_ended_while_it_measures_leaves_nothing(start: Start, end: Callable[[Perf], None]) -> None:
-    perf = start(*LOADER, *ENDLESS)
+    perf = start(*LOADER, "2", *ENDLESS)
     wait_until(lambda: measuring(perf), perf, within_s=300)
     ranks, sockets = perf.ranks(), listening(perf.ranks())
     assert len(ranks) >= 6  # four ranks, and the workers of the launch that measures
@@ -189,7 +189,7 @@ def test_a_run_that_is_ended_while_it_measures_leaves_nothing(start: Start, end:
 
 
 def test_a_run_that_is_killed_while_ranks_start_leaves_nothing(start: Start) -> None:
-    perf = start(*LOADER, *ENDLESS)
+    perf = start(*LOADER, "1", *ENDLESS)
     wait_until(lambda: importing(perf), perf, within_s=300)
     kill(perf)
     wait_until(lambda: not perf.left(), perf, within_s=10)

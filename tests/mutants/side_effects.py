@@ -7,7 +7,7 @@ UNUSUAL has sound hooks that every check here must pass.
 import gc
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from socket import AF_UNIX, socket
 from threading import Event, Thread
@@ -28,31 +28,30 @@ from tests.mutants.hooks import BF16, FP16, Bucket, Mean, Memory, _hook, _mean, 
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
-# Hook -> the shapes of the parameters with which it is caught, if they are not the usual ones.
-SHAPES_FOR: dict[str, Sequence[Sequence[int]]] = {}
+# Hook -> arguments of that check which are not those of ``pytest perf``.
+ASKED: dict[str, Mapping[str, object]] = {}
 UNUSUAL: list[Hook] = []
 
 
-def caught_by(check: Check, **claim: Any) -> Callable[[Mean], Hook]:
-    """claim: fields of Hook, hence Any; ``shapes``: of the parameters, instead of the usual ones."""
-    shapes = claim.pop("shapes", None)
+def caught_by(check: Check, asked: Mapping[str, object] | None = None, /, **claim: Any) -> Callable[[Mean], Hook]:
+    """asked: for ASKED. claim: fields of Hook, hence Any."""
 
     def enter(mean: Mean) -> Hook:
         made: Hook = _mean(mean, [], **{"arithmetic": "any", **claim})
-        CAUGHT_BY[made.name] = check
-        if shapes:
-            SHAPES_FOR[made.name] = shapes
+        CAUGHT_BY[made.name], ASKED[made.name] = check, asked or {}
         return made
 
     return enter
 
 
-def caught_by_hook(check: Check) -> Callable[[Callable[[DistributedDataParallel], DdpHook]], Hook]:
+def caught_by_hook(
+    check: Check, asked: Mapping[str, object] | None = None, /
+) -> Callable[[Callable[[DistributedDataParallel], DdpHook]], Hook]:
     """For a hook that is built with its DDP module."""
 
     def enter(make: Callable[[DistributedDataParallel], DdpHook]) -> Hook:
         name = f"{make.__module__}:{make.__name__}"
-        CAUGHT_BY[name] = check
+        CAUGHT_BY[name], ASKED[name] = check, asked or {}
         return Hook(name=name, build=lambda ddp: (None, make(ddp)), promise="mean", wire_dtype="gradient")
 
     return enter
@@ -67,6 +66,8 @@ def sound_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
 
 
 NOTHING = {"promise": "nothing", "wire_dtype": None}
+# Of many_steps, for what grows: its counts take steps of their own, after those whose gradients are compared.
+FEW_STEPS = {"steps": 1}
 
 
 # ---- what is not the hook's
@@ -159,7 +160,7 @@ def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
 # ---- what comes later, or grows
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def leaves_files_open(bucket: Bucket) -> Tensor:
     """Writes a line a bucket to a file that it opens anew."""
     os.open(os.devnull, os.O_WRONLY)
@@ -180,14 +181,14 @@ def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     return out if steps < 256 else (out * 1.5).to(out.dtype)
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def keeps_every_gradient(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps each bucket."""
     memory[len(memory)] = bucket.buffer().clone()
     return average(bucket.buffer())
 
 
-@caught_by_hook(many_steps.check)
+@caught_by_hook(many_steps.check, FEW_STEPS)
 def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
     kept: list[Future[Tensor]] = []
@@ -199,7 +200,7 @@ def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the largest gradient of each step."""
     if bucket.is_last():
@@ -214,25 +215,25 @@ def in_every_tenth_step(bucket: Bucket, memory: Memory, call: Callable[[], objec
     return average(bucket.buffer())
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def starts_a_thread_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Starts a writer of a log that waits for more."""
     return in_every_tenth_step(bucket, memory, lambda: Thread(target=Event().wait, daemon=True).start())
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def opens_a_socket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Reports to a monitor over a connection of its own each time."""
     return in_every_tenth_step(bucket, memory, lambda: socket(AF_UNIX))
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def keeps_a_bucket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps samples for a plot."""
     return in_every_tenth_step(bucket, memory, bucket.buffer().clone)
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, FEW_STEPS)
 def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
     """Appends the first tenth of each bucket to one tensor."""
     tenth = bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()
@@ -353,7 +354,7 @@ def bf16_half_a_thousandth_too_small(bucket: Bucket) -> Tensor:
     return average(bucket.buffer() * 0.9995, torch.bfloat16)
 
 
-@caught_by(ddp_options.check, shapes=MANY_SHAPES)
+@caught_by(ddp_options.check, {"shapes": MANY_SHAPES})
 def has_memory_for_30_buckets(bucket: Bucket) -> Tensor:
     """Buckets beyond those for which it has made room get zeros."""
     out = average(bucket.buffer())

@@ -4,11 +4,12 @@ To add one, write it as what it claims to be and enter it in CAUGHT_BY with the 
 A mutant is the state of a hook, because the hook does its arithmetic there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS
@@ -21,12 +22,13 @@ CAUGHT_BY: dict[str, tuple[str, str]] = {}
 # Any: fields of Hook.
 def caught_by(scenario: str, option: str = "default", **claim: Any) -> Callable[[type[QuantisedState]], Hook]:
     def enter(state: type[QuantisedState]) -> Hook:
-        sound = HOOKS["int8_all_to_all"]
+        sound = HOOKS["int8_all_to_all_fp32_vectors" if claim.get("leaves_vectors") else "int8_all_to_all"]
         start = claim.get("first_step", sound.first_step)
         function = quantised_all_to_all_hook
         name = f"{__name__}:{state.__name__}"
         CAUGHT_BY[name] = (scenario, option)
-        return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, start=start), function), **claim)
+        options = {"start": start, "leaves_vectors": sound.leaves_vectors}
+        return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, **options), function), **claim)
 
     return enter
 
@@ -99,3 +101,40 @@ class Int8NeverStarts(QuantisedState):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: of QuantisedState
         super().__init__(*arguments, **{**options, "start": 100})
+
+
+@caught_by("no_sync", leaves_vectors=True)
+class Int8CompressesVectorsToo(QuantisedState):
+    """Sends them in 8 bits."""
+
+    def vectors(self, bucket: GradBucket) -> list[Tensor]:
+        return []
+
+
+@caught_by("no_sync", leaves_vectors=True)
+class Int8AddsUpVectors(QuantisedState):
+    """Does not divide them by the number of ranks."""
+
+    def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
+        super().take_out(vectors, into)
+        into.mul_(self.process_group.size())
+
+
+@caught_by("no_sync", leaves_vectors=True)
+class Int8RemembersVectors(QuantisedState):
+    """Sends them in 8 bits as well, so that its memory has what was not left out."""
+
+    def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
+        kept = [vector.clone() for vector in vectors]
+        super().take_out(vectors, into)
+        for vector, value in zip(vectors, kept, strict=True):
+            vector.copy_(value)
+
+
+@caught_by("no_sync", leaves_vectors=True)
+class Int8LeavesVectorsInBf16(QuantisedState):
+    """Rounds them to bfloat16."""
+
+    def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
+        super().take_out(vectors, into)
+        into.copy_(into.bfloat16())

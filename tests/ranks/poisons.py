@@ -60,14 +60,15 @@ def __getattr__(name: str) -> Workload:
     return replace(steady, name=name, loss=partial(_poisoned_loss, name))
 
 
+# Poison -> the beginning of the line that tells of it.
 NAMES = {
     "anomaly_mode": "torch.is_anomaly_enabled(): False -> True",
-    "global_hook": "global module hooks: {'_global_forward_pre_hooks': 0} -> {'_global_forward_pre_hooks': 1}",
+    "global_hook": "global module hooks: ",
     "busy_thread": "threads left running use",
-    "variable": "environment variable SECRET set",
+    "variable": "environment: ",
     "signal_handler": "handlers of signals: ",
     "working_directory": "working directory: ",
-    "torchs_function": "function torch.relu replaced",
+    "torchs_function": "function torch.relu: ",
     "default_device": "torch.get_default_device(): cpu -> meta",
     "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
     "nothing": "",
@@ -77,16 +78,16 @@ NAMES = {
 def _take_all() -> None:
     import torch
 
-    from tests.ranks.process_state import ProcessWatch
+    from tests.ranks.process_state import changes
 
     torch.get_default_device()  # torch makes it on the first call
-    watch = ProcessWatch()
+    changes()
     poisons, found = _poisons(), {}
     for name in (name for name in NAMES if name != "busy_thread"):
         poisons[name]()
-        found[name] = watch.changes()
+        found[name] = changes()
     poisons["busy_thread"]()  # it would be found in each later one
-    print(json.dumps({**found, "busy_thread": watch.changes()}))
+    print(json.dumps({**found, "busy_thread": changes()}))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.context import RankContext
+from fixtures.ranks.gradient_error import gradient_error
 from fixtures.ranks.issued_collectives import Issued, collectives
 from fixtures.ranks.loop import build_optimizer
 from fixtures.ranks.sharding import is_sharded, with_optimizer
@@ -51,7 +52,8 @@ class Blocks(nn.Module):
 def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     """Return ``before``, and ``measured`` and ``pasted``: the weights after some steps.
 
-    And the bytes of a step: ``predicted``, and ``issued`` by its collectives; the ``blocks``; whether FSDP2 is used.
+    And the bytes of a step: ``predicted``, and ``issued`` by its collectives; the ``blocks``; whether FSDP2 is used;
+    the blocks that it gathers ``ahead``.
     """
     asked = CONFIGS[config]
     model = _model()
@@ -62,7 +64,7 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     optimizer = build_optimizer(ctx, workload, model)
     _train(wrapped.module, optimizer, batches, _STEPS)
     measured = _weights(model)
-    of_rank = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
+    of_rank, _ = collectives(lambda: _train(wrapped.module, optimizer, batches, 1))
     issued = Issued.of_all(of_rank, ranks=parse_world(world).size, device=ctx.device)
     blocks = wrapped.shards.blocks if wrapped.shards else ()
     names: dict[str, Any] = {"model": _model()}
@@ -77,7 +79,44 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
         "issued": issued.bytes_sent,
         "blocks": list(blocks),
         "in_fsdp2": [is_sharded(wrapped.module), is_sharded(names["model"])],
+        "ahead": [_ahead(each.layers) for each in (model, names["model"])] if wrapped.shards and blocks else [],
     }
+
+
+def error(ctx: RankContext, *, config: str, world: str, factor: float) -> dict[str, Any]:
+    """Return the gradient error of a sharded model whose gradients are this many times those of its plain copy."""
+
+    def loss(model: nn.Module, x: Tensor) -> Tensor:
+        value: Tensor = model(x).square().mean()
+        return value * factor if is_sharded(model) else value
+
+    workload = replace(WORKLOADS["vit_tiny"], model=_model, loss=loss)
+    sharded = wrap(_model(), workload, CONFIGS[config], parse_world(world), ctx.device).module
+    found = gradient_error(
+        ctx,
+        workload,
+        sharded,
+        (next(_batches(ctx.rank)),),
+        called=sharded,
+        replay=None,
+        feedback=False,
+        parts=1,
+        in_bf16=CONFIGS[config].in_bf16,
+    )
+    assert found is not None
+    return {"relative": found.relative, "lossless": found.lossless}
+
+
+def _ahead(blocks: Any) -> list[list[list[int]]]:
+    """For the forward and the backward pass, the blocks that each block gathers ahead. Any: torch shows no state."""
+    states = [block._get_fsdp_state() for block in blocks]
+    return [
+        [[states.index(other) for other in ahead] for ahead in of_pass]
+        for of_pass in (
+            [state._states_to_forward_prefetch for state in states],
+            [state._states_to_backward_prefetch for state in states],
+        )
+    ]
 
 
 def _model() -> nn.Module:

@@ -1,6 +1,6 @@
 """The gradient error of a config, measured with the real workload on live ranks."""
 
-from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -13,12 +13,13 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Launch, Measurement
 
 
+@cache
 def launched(
     two_ranks: RankSets, config: str, world: str = "2cpu", *, workload: str = "vit_tiny", warmup: int = 4
 ) -> Launch:
     (launch,) = two_ranks.of(INTERCONNECTS["native"])
     request = TrainRequest(workload=workload, config=config, world=world, steps=1, warmup=warmup, check_gradients=True)
-    return Launch.of(launch.ask(parse_world(world), request, doing=config), Counter())
+    return Launch.of(launch.ask(parse_world(world), request, doing=config))
 
 
 def error_of(two_ranks: RankSets, config: str) -> float:

@@ -74,20 +74,19 @@ def test_a_bare_function_promises_only_that_ranks_agree(two_ranks: RankSets) -> 
     assert violations(ask(two_ranks, ddp_options.check, hook=f"{HERE}:averages", **CHECK)) == []
 
 
+# tests/mutants/promises.py has more that lose something, and sound ones under bucket_1kb.
 def fed_back(two_ranks: RankSets, name: str, option: str = "bucket_1kb") -> list[str]:
     return violations(ask(two_ranks, error_feedback.check, hook=f"{HERE}:{name}", option=option))
 
 
-@pytest.mark.parametrize(
-    "name", ["forgets", "now_and_then_forgets", "fades", "loses_a_twentieth", "remembers_a_bucket"]
-)
+@pytest.mark.parametrize("name", ["now_and_then_forgets", "remembers_a_bucket"])
 def test_error_feedback_that_loses_something_is_caught(two_ranks: RankSets, name: str) -> None:
     errors = fed_back(two_ranks, name)
     assert errors
     assert all("the omitted part does not come later" in line for line in errors)
 
 
-@pytest.mark.parametrize("option", ["default", "bucket_1kb", "bucket_view_kept", "static_graph"])
+@pytest.mark.parametrize("option", ["bucket_view_kept", "static_graph"])
 def test_error_feedback_that_loses_nothing_is_not(two_ranks: RankSets, option: str) -> None:
     assert fed_back(two_ranks, "remembers", option) == []
 

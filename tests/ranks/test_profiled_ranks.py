@@ -10,6 +10,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import parse_world
+from fixtures.trace.breakdown import break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
@@ -67,6 +68,30 @@ def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
     marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
     window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
     assert sum(step.length_ns for step in ddp.ranks[0].steps) == window_ns
+
+
+@pytest.mark.parametrize(("measured_step_ms", "steps"), [(1e6, 2), (1e-3, 4)])
+def test_steps_are_recorded_again_if_the_profiler_slowed_each(
+    two_ranks: RankSets, measured_step_ms: float, steps: int
+) -> None:
+    (launch,) = two_ranks.of(INTERCONNECTS["native"])
+    request = TrainRequest(
+        workload="vit_tiny",
+        config="ddp",
+        world=WORLD.name,
+        steps=1,
+        warmup=1,
+        profile=2,
+        profile_again=4,
+        measured_step_ms=measured_step_ms,
+    )
+    breakdowns = [result.breakdown for result in launch.ask(WORLD, request, doing="profiling")]
+    assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
+
+
+def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch(folder: Path, ddp: Breakdown) -> None:
+    files = [read(folder / f"bucket_10mb-rank{rank}.json") for rank in range(2)]
+    assert [break_down(timeline).steps for (timeline,) in files] == [rank.steps for rank in ddp.ranks]
 
 
 def test_each_bucket_is_an_all_reduce(ddp: Breakdown) -> None:

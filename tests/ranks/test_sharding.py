@@ -1,5 +1,7 @@
 """Sharded and fused configs train to the weights of AdamW under DDP, on two live ranks over gloo."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, SHARDING
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.shardings import BY_BLOCK
 from fixtures.matrix.worlds import World
+from tests.builders import launch, measured
 
 WORLD = World(backend="gloo", size=2)
 MEASURED = [name for name in SHARDING if CONFIGS[name].why_not(WORLD, warmup=4) is None]
@@ -30,7 +34,7 @@ def of(trained: dict[str, list[dict[str, Any]]], config: str, key: str) -> Any:
     return trained[config][0][key]
 
 
-@pytest.mark.parametrize("config", MEASURED)
+@pytest.mark.parametrize("config", [name for name in MEASURED if not CONFIGS[name].in_bf16])
 def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(
     trained: dict[str, list[dict[str, Any]]], config: str
 ) -> None:
@@ -40,6 +44,13 @@ def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(
         assert answer["measured"] == pytest.approx(expected, rel=1e-5, abs=1e-6)
         # A step of AdamW changes each weight by about its learning rate, 1e-4.
         assert max(abs(a - b) for a, b in zip(answer["before"], answer["measured"], strict=True)) > 1e-4
+
+
+def test_in_bf16_it_trains_along_the_same_way(trained: dict[str, list[dict[str, Any]]]) -> None:
+    before, expected = of(trained, "adamw", "before"), of(trained, "adamw", "measured")
+    way = math.dist(before, expected)
+    for answer in trained["fsdp2_bf16"]:
+        assert 1e-5 * way < math.dist(answer["measured"], expected) < 0.2 * way
 
 
 @pytest.mark.parametrize("config", MEASURED)
@@ -64,9 +75,23 @@ def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, A
     assert of(trained, "fsdp2", "predicted") - of(trained, "fsdp2_one", "predicted") == blocks
     assert of(trained, "fsdp2_keep", "blocks") == ["layers"]
     assert of(trained, "fsdp2_keep", "predicted") == of(trained, "fsdp2_one", "predicted")
+    assert of(trained, "fsdp2_prefetch", "predicted") == of(trained, "fsdp2", "predicted")
 
 
-@pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one", "fsdp2_keep"])
+def test_in_bf16_half_the_bytes_are_gathered(trained: dict[str, list[dict[str, Any]]]) -> None:
+    # Gloo does an all-reduce instead of a reduce-scatter, of gradients in float32.
+    reduced = 2 * of(trained, "fsdp2_one", "predicted") // 3
+    gathered = of(trained, "fsdp2", "predicted") - reduced
+    assert of(trained, "fsdp2_bf16", "predicted") == gathered // 2 + reduced
+
+
+def test_two_blocks_are_gathered_ahead(trained: dict[str, list[dict[str, Any]]]) -> None:
+    in_forward, in_backward = [[1, 2], [2], []], [[], [0], [1, 0]]
+    assert of(trained, "fsdp2_prefetch", "ahead") == [[in_forward, in_backward]] * 2
+    assert of(trained, "fsdp2", "ahead") == [[[[]] * 3] * 2] * 2
+
+
+@pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one", "fsdp2_keep", "fsdp2_prefetch"])
 def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSets, config: str) -> None:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
     request = TrainRequest(
@@ -85,7 +110,23 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
         assert answer.workload_fingerprint.parameter_elements == 2_709_706
         assert answer.flops_per_sample is not None, answer.uncounted
         assert answer.flops_per_sample["matrix product"] > 0
-        assert answer.sharded_blocks == (["encoder.layers"] if config in ("fsdp2", "fsdp2_keep") else [])
+        assert answer.sharded_blocks == (["encoder.layers"] if CONFIGS[config].sharding in BY_BLOCK else [])
+
+
+@pytest.mark.parametrize(
+    ("factor", "lossless", "fidelity", "least", "most"),
+    [(1, None, "lossy", 2**-10, 8 * 2**-8), (2, False, "wrong", 0.9, 1.1)],
+)
+def test_in_bf16_a_gradient_is_lossy_within_its_roundings_and_else_wrong(
+    two_ranks: RankSets, factor: float, lossless: bool | None, fidelity: str, least: float, most: float
+) -> None:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    arguments = {"config": "fsdp2_bf16", "world": WORLD.name, "factor": factor}
+    for found in ranks.run(WORLD, "tests.ranks.rank_sharding:error", arguments, doing="fsdp2_bf16"):
+        assert least < found["relative"] < most
+        assert found["lossless"] is lossless
+        launched = replace(launch(0.1), gradient_error=found["relative"], gradient_lossless=lossless)
+        assert measured("fsdp2_bf16", 10, launches=(launched,)).fidelity == fidelity
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Number of measured steps in a launch: properties of the stopping rule, and agreement of live ranks."""
 
 import math
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -48,7 +47,7 @@ def test_a_steady_launch_measures_one_block(two_ranks: RankSets) -> None:
 @pytest.mark.parametrize("workload", ["steady", "restless"])
 def test_the_launch_replays_the_rule(two_ranks: RankSets, workload: str) -> None:
     """At the precision of a run, from what is kept of a launch: the slowest rank's steps."""
-    step_s = Launch.of(trained(two_ranks, workload, precision_percent=SETTINGS.precision_percent), Counter()).step_s
+    step_s = Launch.of(trained(two_ranks, workload, precision_percent=SETTINGS.precision_percent)).step_s
     looks = [n for n in (8, 16) if n <= len(step_s) and is_precise_enough(step_s[:n], SETTINGS.precision_percent)]
     # Where warm-up steps took over 80 ms, as on a busy machine, the window is 8 or 16 steps.
     assert len(step_s) == min(looks) if looks else len(step_s) in (8, 16, 20)
@@ -69,7 +68,7 @@ def test_ranks_that_wait_for_nobody_agree_on_what_the_slowest_does(two_ranks: Ra
     answers = trained(two_ranks, "restless", "no_comm")
     assert steps_of(answers) == [20, 20]
     assert is_precise_enough(answers[1].step_s[:BLOCK], LOOSE)
-    assert not is_precise_enough(Launch.of(answers, Counter()).step_s[:BLOCK], LOOSE)
+    assert not is_precise_enough(Launch.of(answers).step_s[:BLOCK], LOOSE)
 
 
 def test_long_steps_are_fewer_on_ranks_that_wait_for_nobody(two_ranks: RankSets) -> None:
@@ -88,7 +87,7 @@ def test_steps_are_not_timed_before_they_are_what_is_measured(two_ranks: RankSet
 
 def test_the_first_step_after_a_look_is_trained_and_not_measured(two_ranks: RankSets) -> None:
     """Every second step of rank 0 is long: of 6 + 8 + 1 + 8 + 1 + 4 steps, the 15th and the 24th are not measured."""
-    step_s = Launch.of(trained(two_ranks, "restless", "no_comm"), Counter()).step_s
+    step_s = Launch.of(trained(two_ranks, "restless", "no_comm")).step_s
     long = [step > 0.06 for step in step_s]  # a long one sleeps for 63 ms; a busy machine makes short ones longer
     assert len(set(long[:8:2])) == len(set(long[1:8:2])) == 1
     assert long[7] == long[8]

@@ -25,7 +25,7 @@ def test_a_run_says_what_saves_memory_and_pastes_the_blocks(tmp_path: Path) -> N
     assert outcome.exit_code == 0, outcome.output
     assert "fsdp2 saves 0.03 GB (30 %) a rank against adamw, " in outcome.unwrapped
     infos = {one["extra_info"]["config"]: one["extra_info"] for one in json.loads(json_file.read_text())["benchmarks"]}
-    assert set(infos) == {"adamw", "adamw_fused", "fsdp2", "fsdp2_keep", "fsdp2_one"}
+    assert set(infos) == {"adamw", "adamw_fused", "fsdp2", "fsdp2_bf16", "fsdp2_keep", "fsdp2_one", "fsdp2_prefetch"}
     assert infos["fsdp2"]["sharded_blocks"] == ["layers"]
     assert infos["fsdp2"]["config_fingerprint"]["training_options"] == {"optimizer": "adamw", "sharding": "fsdp2"}
     assert [infos[name]["config_fingerprint"]["ddp"] for name in ("adamw", "fsdp2")] == [True, False]

@@ -8,6 +8,7 @@ from fixtures.extras import EXTRAS
 from tests.rooms import ARCHITECTURE, FLOORS, IN_A_RANK, ROOT, arrows, extra_of, floor_of, imports, with_diagram
 
 FOLDER = ROOT / "fixtures/extras"
+TORCH = [one for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")]
 
 
 def folders(parent: Path) -> set[str]:
@@ -50,9 +51,9 @@ def test_imports_run_from_upper_floors_to_lower_ones() -> None:
 
 
 def test_only_code_in_a_rank_imports_torch_at_the_top() -> None:
-    torch = [one for one in imports() if one.at_top and one.imported.partition(".")[0] in ("torch", "torchvision")]
-    assert torch
-    assert [one for one in torch if not one.importer.startswith(IN_A_RANK)] == []
+    top = [one for one in TORCH if one.at_top]
+    assert top
+    assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
 
 
 # What they import is imported when a builder is called, in a rank.
@@ -66,8 +67,8 @@ CHECKS = "fixtures.gradients.checks."
 
 
 def test_outside_ranks_torch_is_imported_by_builders_only() -> None:
-    torch = {one.importer for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")}
-    assert {module for module in torch if not module.startswith((*IN_A_RANK, CHECKS))} == IMPORT_TORCH_WHEN_CALLED
+    others = {one.importer for one in TORCH if not one.importer.startswith((*IN_A_RANK, CHECKS))}
+    assert others == IMPORT_TORCH_WHEN_CALLED
 
 
 def test_the_diagram_is_that_of_the_imports() -> None:

@@ -14,6 +14,7 @@ from fixtures.extras.compare.machine_speeds import read_machines
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
 from tests.builders import TRAINED
+from tests.command_line import command_here
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
@@ -91,46 +92,65 @@ def test_published_figures_are_no_record_to_judge_against(file: Path) -> None:
         read_record(file)
 
 
-def test_records_that_ship_are_compared_by_their_own_numbers() -> None:
-    (devices,) = compared(*(BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM))).devices
-    row = row_of(devices, NVLINK)
-    assert row.speed.config == "bucket_50mb"
-    assert row.speed.samples_per_s.value == pytest.approx(2905, abs=1)
-    assert row.speed.communication_percent == pytest.approx(2.4, abs=0.05)
-    assert row.scaling_efficiency_percent == pytest.approx(95.4, abs=0.1)
-    pair = devices.pairs[0]
-    assert (pair.faster.machine, pair.slower.machine, pair.decided) == (NVLINK, SHM, True)
+def test_the_command_prints_a_table_and_where_the_choice_flips() -> None:
+    outcome = command_here("compare", L40S, A100, "--price=p4d.24xlarge=20/h")
+    assert outcome.exit_code == 0, outcome.errors
+    assert "g6e.48xlarge: published figures, without launches: " in outcome.output
+    for line in (
+        "1gpu vit_l_32: g6e.48xlarge is 1.72 times (no interval) as fast as p4d.24xlarge",
+        "8gpu vit_l_32: p4d.24xlarge is 3.46 times (no interval) as fast as g6e.48xlarge; "
+        "g6e.48xlarge costs less per sample below 5.78 an hour",
+        "8gpu vit_l_32, lossy allowed (powersgd, gradient error unknown): g6e.48xlarge is 1.52 times",
+    ):
+        assert line in outcome.unwrapped
+    assert max(map(len, outcome.output.splitlines())) <= 100
 
 
-def test_the_scaling_and_the_share_lost_are_those_of_the_record(tmp_path: Path) -> None:
-    a = [measured("single", 1.0, world="1gpu"), measured("ddp", 1.25), measured("no_comm", 1.0, fidelity="limit")]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.scaling_efficiency_percent == pytest.approx(80)
-    assert row.speed.communication_percent == pytest.approx(20)
-    assert row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "b").scaling_efficiency_percent is None
+def test_records_that_ship_are_compared_by_their_own_numbers_in_json() -> None:
+    files = [BASELINES / name / "0001_vit.json" for name in (NVLINK, SHM)]
+    (devices,) = json.loads(command_here("compare", *files, "--json").output)["devices"]
+    (row,) = (row for row in devices["rows"] if row["machine"] == NVLINK)
+    assert row["speed"]["config"] == "bucket_50mb"
+    assert row["speed"]["samples_per_s"]["value"] == pytest.approx(2905, abs=1)
+    assert row["speed"]["communication_percent"] == pytest.approx(2.4, abs=0.05)
+    assert row["scaling_efficiency_percent"] == pytest.approx(95.4, abs=0.1)
+    pair = devices["pairs"][0]
+    assert (pair["faster"]["machine"], pair["slower"]["machine"], pair["decided"]) == (NVLINK, SHM, True)
+    assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
-def test_a_graph_is_not_measured_against_an_eager_limit_or_an_eager_single(tmp_path: Path) -> None:
-    a = [
-        measured("single", 1.0, world="1gpu"),
-        measured("graph-bucket_25mb", 0.5),
-        measured("no_comm", 0.9, fidelity="limit"),
-    ]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.speed.config == "graph-bucket_25mb"
-    assert (row.scaling_efficiency_percent, row.speed.communication_percent) == (None, None)
+def single(config: str, step_s: float) -> dict[str, Any]:
+    return measured(config, step_s, world="1gpu")
 
 
-def test_all_ways_of_compiling_have_the_compiled_limit_and_single(tmp_path: Path) -> None:
-    a = [
-        measured("single_compile", 1.0, world="1gpu"),
-        measured("single", 2.0, world="1gpu"),
-        measured("compile-ddp_optimizer", 1.25),
-        measured("compile-no_comm", 1.0, fidelity="limit"),
-    ]
-    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
-    assert row.scaling_efficiency_percent == pytest.approx(80)
-    assert row.speed.communication_percent == pytest.approx(20)
+def limit(config: str, step_s: float) -> dict[str, Any]:
+    return measured(config, step_s, fidelity="limit")
+
+
+@pytest.mark.parametrize(
+    ("tests", "scaling", "lost"),
+    [
+        ([single("single", 1.0), measured("ddp", 1.25), limit("no_comm", 1.0)], 80, 20),
+        # All ways of compiling have the compiled limit and single.
+        (
+            [
+                *(single("single_compile", 1.0), single("single", 2.0)),
+                *(measured("compile-ddp_optimizer", 1.25), limit("compile-no_comm", 1.0)),
+            ],
+            80,
+            20,
+        ),
+        # A graph is not measured against an eager limit or an eager single.
+        ([single("single", 1.0), measured("graph-bucket_25mb", 0.5), limit("no_comm", 0.9)], None, None),
+        ([measured("ddp", 1.0)], None, None),
+    ],
+)
+def test_the_scaling_and_the_share_lost_are_against_what_computes_in_the_same_way(
+    tests: list[dict[str, Any]], scaling: float | None, lost: float | None, tmp_path: Path
+) -> None:
+    row = row_of(only(compared(*two(tmp_path, tests, [measured("ddp", 1.0)]))), "a")
+    assert row.scaling_efficiency_percent == pytest.approx(scaling)
+    assert row.speed.communication_percent == pytest.approx(lost)
 
 
 def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:

@@ -2,19 +2,20 @@
 
 import math
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.command_line import Outcome
-from tests.forked import command
+from tests.command_line import Outcome, command_here
 from tests.nightly_records import BF16, DDP, HERE, START, benchmark, night, write, write_forty_nights
 
 
-def drift(*arguments: str | Path, variables: dict[str, str] | None = None) -> Outcome:
-    return command("drift", *arguments, variables=variables)
+def drift(*arguments: str | Path) -> Outcome:
+    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
+    return command_here("drift", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,6 @@ def forty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def looked_at(forty_nights: Path) -> Outcome:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     return drift(forty_nights)
 
 
@@ -50,7 +50,6 @@ def test_a_step_has_its_night_size_and_what_was_another_then(looked_at: Outcome,
 
 
 def test_nothing_found_is_exit_code_zero(forty_nights: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     before = [forty_nights / f"{number * 37 % 101:03}.json" for number in range(25)]
     outcome = drift(*before)
     assert (outcome.exit_code, outcome.errors) == (0, "")
@@ -58,7 +57,6 @@ def test_nothing_found_is_exit_code_zero(forty_nights: Path) -> None:
 
 
 def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     random = np.random.default_rng(6)
     for number in range(40):
         write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(0.001 * number + random.normal(0, 0.003)))))
@@ -69,7 +67,6 @@ def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
 
 
 def test_correlated_nights_have_it_next_to_p(tmp_path: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     for number in range(40):
         slow_and_fast_weeks = 0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0)
         write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(slow_and_fast_weeks))))
@@ -80,7 +77,6 @@ def test_correlated_nights_have_it_next_to_p(tmp_path: Path) -> None:
 
 def test_few_nights_are_not_called_unchanged(tmp_path: Path) -> None:
     """Though in the last two the step takes half as long again: 10 nights are needed at the default of 1 %."""
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     for number in range(4):
         step_s = 0.15 if number >= 2 else 0.1
         write(tmp_path, number, night(number, benchmark(DDP, step_s), benchmark(BF16, step_s)))
@@ -98,7 +94,6 @@ def test_few_nights_are_not_called_unchanged(tmp_path: Path) -> None:
     ],
 )
 def test_records_of_one_day_are_not_called_nights(tmp_path: Path, hours: list[int], period: str, unit: str) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     for number, hour in enumerate(hours):
         record = night(0, benchmark(DDP, 0.1)) | {"finished": (START + timedelta(hours=hour)).isoformat()}
         write(tmp_path, number, record)
@@ -107,7 +102,6 @@ def test_records_of_one_day_are_not_called_nights(tmp_path: Path, hours: list[in
 
 
 def test_tests_that_fail_now_are_counted_with_the_record_since_which(tmp_path: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     for number in range(4):
         word = "slower" if number > 1 else "ok"
         write(tmp_path, number, night(number, benchmark(DDP, 0.1, verdict={"word": word}), benchmark(BF16, 0.1)))
@@ -116,7 +110,6 @@ def test_tests_that_fail_now_are_counted_with_the_record_since_which(tmp_path: P
 
 
 def test_a_test_that_is_renamed_ends_and_begins(tmp_path: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     random, renamed = np.random.default_rng(7), DDP.replace("ddp", "naive")
     for number in range(20):
         ddp, bf16 = 0.1 * np.exp(random.normal(0, 0.005, 2))
@@ -132,7 +125,6 @@ def test_a_test_that_is_renamed_ends_and_begins(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_records_are_named_and_left_out(tmp_path: Path, forty_nights: Path) -> None:
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     torn = write(tmp_path, 1, '{"benchmarks": [')
     undated = write(tmp_path, 2, {**night(2, benchmark(DDP, 0.1)), "finished": None})
     outcome = drift(tmp_path, forty_nights)
@@ -144,20 +136,20 @@ def test_files_that_are_no_records_are_named_and_left_out(tmp_path: Path, forty_
 
 
 def test_a_folder_without_records_and_a_path_that_is_not_there_are_wrong_usage(tmp_path: Path) -> None:
-    empty, missing = drift(tmp_path), drift(tmp_path / "nowhere")
+    empty, missing = command_here("drift", tmp_path), command_here("drift", tmp_path / "nowhere")
     assert (empty.exit_code, missing.exit_code) == (2, 2)
     assert empty.errors == "no records of ddp-perf found\n"
     assert missing.errors == f"there is no {tmp_path / 'nowhere'}\n"
 
 
-def test_without_the_library_it_says_what_to_install(tmp_path: Path, forty_nights: Path) -> None:
-    (tmp_path / "ruptures.py").write_text("raise ModuleNotFoundError('No module named ruptures', name='ruptures')")
-    outcome = drift(forty_nights, variables={"PYTHONPATH": str(tmp_path)})
+def test_without_the_library_it_says_what_to_install(forty_nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ruptures", None)
+    outcome = command_here("drift", forty_nights)
     assert outcome.exit_code == 2
     assert "needs ruptures, which is not installed: pip install -e '.[drift]'" in outcome.errors
 
 
 def test_a_false_alarm_rate_that_is_out_of_range_is_wrong_usage() -> None:
-    outcome = drift("--false-alarms=90", "x.json")
+    outcome = command_here("drift", "--false-alarms=90", "x.json")
     assert outcome.exit_code == 2
     assert "--false-alarms must be between 0.1 and 50, got 90" in outcome.errors.splitlines()[-1]

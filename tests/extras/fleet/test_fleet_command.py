@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.command_line import ROOT
-from tests.forked import command
+from tests.command_line import command_here as command
 from tests.nightly_records import DDP, Record, benchmark, night, write
 
 SLOW = (7, 3)

@@ -7,7 +7,7 @@ import pytest
 
 from studies.prediction import cases
 from tests.command_line import ROOT
-from tests.forked import command
+from tests.command_line import command_here as command
 from tests.nightly_records import DDP, benchmark, night, write
 
 EIGHT = ROOT / "baselines/8x-nvidia-h200-nv18/0002_vit.json"

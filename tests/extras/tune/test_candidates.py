@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from fixtures.extras.tune.candidates import DEFAULT, NAIVE, Allowed, Candidate, Space, limit_of, refined
+from fixtures.extras.tune.candidates import DEFAULT, NAIVE, OF_SCRIPT, Allowed, Candidate, Space, limit_of, refined
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.worlds import parse_world
@@ -42,6 +42,13 @@ def test_only_lossless_configs_are_tried_unless_others_are_allowed() -> None:
     tried = space().first(DEFAULT)
     assert {find_hook(candidate.config.hook).fidelity for candidate in tried} == {"lossless"}
     assert not any(candidate.config.graph or candidate.autocast for candidate in tried)
+
+
+def test_where_nothing_trains_with_static_graph_all_is_tried_without_it() -> None:
+    assert space().without_static_graph(named("bucket_25mb")) == []
+    again = space(allowed=("lossy", "graph", "autocast")).without_static_graph(OF_SCRIPT)
+    assert {"no_static_graph-bucket_50mb", "bf16-no_static_graph-bucket_2000mb"} <= set(names(again))
+    assert not any(one.config.static_graph or one.config.graph or one.autocast for one in again)
 
 
 @pytest.mark.parametrize(

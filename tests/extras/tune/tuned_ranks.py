@@ -9,12 +9,12 @@ import math
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from fixtures.gradients.replay import Check, name_of
 from fixtures.launch.faults import RankFailure, RankFault
-from fixtures.launch.protocol import NcclLogRequest, TrainRequest, TrainResult
+from fixtures.launch.protocol import CannotRun, NcclLogRequest, TrainRequest, TrainResult
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World
@@ -31,6 +31,7 @@ NOT_FINITE_FAULT = RankFault(
     phase="comparing gradients",
     message="raised FloatingPointError: they are not finite",
 )
+SCRIPT = "fixtures.extras.script.ranks.running:train"
 GRADIENT_BYTES = 1167 << 20
 BEST_MB = 37
 SHARES = {"bf16": 0.8, "no_comm": 0.7, "tests.hooks_for_tests:fast_and_wrong": 0.6}
@@ -61,6 +62,14 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     return replace(result, step_s=[0.1 * share * noise] * len(result.step_s), gradients=gradients)
 
 
+def _train_script(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
+    """A script that accumulates, with ``steady``'s model."""
+    if find_config(arguments["config"]).static_graph:
+        raise CannotRun("DDP's static_graph excludes its no_sync", broken=True)
+    asked = {one.name: arguments[one.name] for one in fields(TrainRequest)}
+    return _train(world, rank, asked | {"workload": "tests.workloads_for_tests:steady"})
+
+
 def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
     def answer(world: World, rank: int, arguments: dict[str, Any]) -> list[str]:
         wrong = arguments["hook"] == os.environ.get(WRONG)
@@ -71,5 +80,7 @@ def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
 
 def pytest_configure() -> None:
     """For the rest of this process."""
-    fake_ranks.ANSWERS.update({TrainRequest.function: _train, NcclLogRequest.function: nccl_that_reads.log})
+    fake_ranks.ANSWERS.update(
+        {SCRIPT: _train_script, TrainRequest.function: _train, NcclLogRequest.function: nccl_that_reads.log}
+    )
     fake_ranks.answer_checks(_checked)

@@ -190,7 +190,7 @@ def test_a_variable_without_effect_is_named_with_what_the_log_has(
 
 
 def test_the_logs_of_all_ranks_make_one_fingerprint() -> None:
-    found = fingerprint([logs.V2_30_START, logs.V2_20_OR_NEAR_IB, logs.V2_21_NVLS])
+    found = fingerprint("\n".join([logs.V2_30_START, logs.V2_20_OR_NEAR_IB, logs.V2_21_NVLS]))
     assert (found.nccl, found.network, found.channels, found.transports) == (
         "2.30.3",
         "IB",
@@ -200,7 +200,7 @@ def test_the_logs_of_all_ranks_make_one_fingerprint() -> None:
 
 
 def test_without_nccl_there_is_nothing() -> None:
-    assert fingerprint(["", ""]) == Fingerprint()
+    assert fingerprint("\n") == Fingerprint()
 
 
 @pytest.mark.parametrize(

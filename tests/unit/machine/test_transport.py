@@ -78,7 +78,7 @@ def test_each_connection_counts_once(log: str, found: dict[str, int]) -> None:
 
 def test_both_ends_of_a_connection_are_one_over_the_logs_of_all_ranks() -> None:
     lines = V2_21_SOCKET.splitlines()
-    assert transports(["\n".join(lines[::2]), "\n".join(lines[1::2])]) == Counter({"NET/Socket": 3})
+    assert transports("\n".join([*lines[::2], *lines[1::2]])) == Counter({"NET/Socket": 3})
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,10 @@ from fixtures.matrix.lookup import NotFound
         ({"arithmetic": "add"}, "arithmetic 'add' is not one of multiply, divide, sum_in_float32, any"),
         ({"roundings": 3}, "roundings 3 is not one of 1, 2"),
         ({"promise": "block_scaled"}, "promise 'block_scaled' and relative_error need each other"),
+        (
+            {"wire_dtype": "bfloat16", "leaves_vectors": True},
+            "leaves_vectors needs a wire_dtype of 8 bits, got 'bfloat16'",
+        ),
         ({"relative_error": 0.1}, "promise 'block_scaled' and relative_error need each other"),
         ({"scale": "some"}, "scale 'some' is not one of rank, all"),
         ({"delivers_within": 0}, "delivers_within must be 1 or more steps, got 0"),

@@ -11,7 +11,7 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from fixtures.ranks.profiling import Event, HostMarks, marked, timeline_of
+from fixtures.ranks.profiling import Event, HostMarks, events_of, marked, profiler_of_steps, timeline_of
 from fixtures.trace.breakdown import StepBreakdown, break_down
 from fixtures.trace.chrome import read_chrome
 from fixtures.trace.timeline import BadTrace, HostInterval
@@ -45,6 +45,9 @@ class Activity:
     def correlation_id(self) -> int:
         return self.correlation
 
+    def is_user_annotation(self) -> bool:
+        return False
+
     def start_ns(self) -> int:
         return round(US * self.span_us[0])
 
@@ -73,7 +76,7 @@ def marks_of(recording: Recording) -> list[HostInterval]:
 
 
 def by_marks(recording: Recording) -> tuple[StepBreakdown, ...]:
-    return break_down(timeline_of(of_device(recording), recording.rank, marks_of(recording))).steps
+    return break_down(timeline_of(of_device(recording), recording.rank, marks_of(recording), on_gpu=True)).steps
 
 
 def by_ranges(recording: Recording, folder: Path) -> tuple[StepBreakdown, ...]:
@@ -112,17 +115,32 @@ def test_work_on_another_gpu_takes_no_time_of_its_own(tmp_path: Path) -> None:
     recording = ddp_steps()
     events = of_device(recording)
     other = Activity(what=GEMM, on=1, resource=7, correlation=10**6, span_us=(0, 10**6))
-    timeline = timeline_of([other, *events], 0, marks_of(recording))
+    timeline = timeline_of([other, *events], 0, marks_of(recording), on_gpu=True)
     assert break_down(timeline).steps == by_ranges(recording, tmp_path)
 
 
 def test_a_gpu_of_which_nothing_was_recorded_is_an_error() -> None:
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         torch.ones(2).add_(1)
-    events = profiler.profiler.kineto_results.events()
+    events = events_of(profiler)
     assert events
     with pytest.raises(BadTrace, match=r"recorded no GPU work on rank 1; .*run with --explain none under nsys"):
-        timeline_of(events, 1, [])
+        timeline_of(events, 1, [], on_gpu=True)
+
+
+def test_on_the_cpu_the_events_in_memory_give_the_same_breakdown_as_the_trace_in_a_file(tmp_path: Path) -> None:
+    layer = torch.nn.Linear(64, 64)
+    with profiler_of_steps(on_gpu=False) as profiler:
+        for number in range(4):
+            with marked(f"Batch {number}", ""):
+                with marked("forward", ""):
+                    loss = layer(torch.ones(8, 64)).sum()
+                with marked("backward", ""):
+                    loss.backward()
+    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    in_memory = break_down(timeline_of(events_of(profiler), 0, [], on_gpu=False)).steps
+    assert in_memory == break_down(read_chrome(tmp_path / "trace.json")).steps
+    assert in_memory[0].kernels.keys() >= {"linear", "sum"}
 
 
 def test_the_hosts_time_at_a_mark_is_on_the_axis_of_torchs_traces(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from fixtures.launch.protocol import CannotRun
+from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import World
-from fixtures.ranks.sharding import Shards, blocks_of, broadcast_bytes, shared_parameters
+from fixtures.ranks.sharding import Shards, blocks_of, broadcast_bytes, shard, shared_parameters
 
 
 def lists(*containers: nn.Module) -> nn.Module:
@@ -96,3 +98,16 @@ def test_two_groups_all_reduce_their_shards() -> None:
 def test_smaller_groups_send_less() -> None:
     sent = [shards(8 // groups, groups).wire_bytes(World(backend="nccl", size=8)) for groups in (1, 2)]
     assert all(more >= less for more, less in pairwise(sent))
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (nn.Linear(2, 2, dtype=torch.complex64), "parameters of real numbers, the model has torch.complex64"),
+        (nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), "leaves the running statistics of 1 in float32"),
+    ],
+)
+def test_what_cannot_be_trained_in_bf16_says_why(model: nn.Module, reason: str) -> None:
+    world = World(backend="gloo", size=2)
+    with pytest.raises(CannotRun, match=reason):
+        shard(model, WORKLOADS["vit_tiny"], CONFIGS["fsdp2_bf16"], world, torch.device("cpu"))

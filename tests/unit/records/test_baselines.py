@@ -8,7 +8,6 @@ from dataclasses import replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,27 +16,18 @@ from hypothesis import strategies as st
 from fixtures.matrix.recorded import json_of
 from fixtures.records.baselines import BadBaseline, BaselineStorage, History, read_history
 from fixtures.records.schema import SCHEMA
+from tests import nightly_records
 from tests.builders import TRAINED
+from tests.nightly_records import BF16, DDP, HERE, Record
 
-COMMITTED = Path(__file__).parents[3] / "baselines"
-HERE, ELSEWHERE = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"
-DDP = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-ddp]"
-BF16 = "perf/test_throughput.py::test_throughput[vit_l_32-8gpu-bf16]"
+ELSEWHERE = f"{HERE}-shm"
 
 
-def benchmark(test: str, *medians: float, instance: str | None = HERE) -> dict[str, Any]:
-    return {
-        "fullname": test,
-        "extra_info": {
-            "workload": "vit_l_32",
-            "instance": instance,
-            "steps_per_s": 10,
-            "launch_medians_s": list(medians),
-        },
-    }
+def benchmark(test: str, *medians: float, instance: str | None = HERE) -> Record:
+    return nightly_records.benchmark(test, 0.1, launch_medians_s=list(medians), instance=instance)
 
 
-def output(*benchmarks: dict[str, Any]) -> dict[str, Any]:
+def output(*benchmarks: Record) -> Record:
     """What pytest-benchmark hands over to be saved, with what our hook adds."""
     return {"schema": SCHEMA, "instance": HERE, "machine_info": {"instance": HERE}, "benchmarks": list(benchmarks)}
 
@@ -46,7 +36,7 @@ def storage(folder: Path) -> BaselineStorage:
     return BaselineStorage(str(folder), logger=None, default_machine_id=HERE)
 
 
-def save(folder: Path, *benchmarks: dict[str, Any], name: str = "night") -> list[Path]:
+def save(folder: Path, *benchmarks: Record, name: str = "night") -> list[Path]:
     saving = storage(folder)
     saving.save(output(*benchmarks), name)
     return saving.written
@@ -83,13 +73,7 @@ def test_a_history_runs_from_the_oldest_record_to_the_newest(tmp_path: Path) -> 
     assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.3], [0.1], [0.2]]}
 
 
-def test_a_test_of_one_record_only_has_a_shorter_history(tmp_path: Path) -> None:
-    save(tmp_path, benchmark(DDP, 0.1))
-    save(tmp_path, benchmark(DDP, 0.2), benchmark(BF16, 0.05))
-    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1], [0.2]], BF16: [[0.05]]}
-
-
-def with_batch(size: int, time: float) -> dict[str, Any]:
+def with_batch(size: int, time: float) -> Record:
     one = benchmark(DDP, time)
     one["extra_info"]["workload_fingerprint"] = json_of(replace(TRAINED, batch_size=size))
     return one
@@ -174,7 +158,7 @@ def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
 
 @pytest.mark.parametrize("names", [("night", "night"), ("main", "candidate")])
 def test_two_runs_that_save_at_once_take_two_numbers(tmp_path: Path, names: tuple[str, str]) -> None:
-    spawn, count = multiprocessing.get_context("spawn"), 50
+    spawn, count = multiprocessing.get_context("spawn"), 20
     together = spawn.Barrier(2)
     processes = [
         spawn.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
@@ -222,11 +206,11 @@ RECORD = output(benchmark(DDP, 0.1))
 TIMES = f"{DDP}: launch_medians_s must be positive times, got"
 
 
-def with_medians(*values: object) -> dict[str, Any]:
+def with_medians(*values: object) -> Record:
     return output({"fullname": DDP, "extra_info": {"workload": "vit_l_32", "launch_medians_s": list(values)}})
 
 
-def with_info(**info: object) -> dict[str, Any]:
+def with_info(**info: object) -> Record:
     known = benchmark(DDP, 0.1)
     return output({**known, "extra_info": {**known["extra_info"], **info}})
 

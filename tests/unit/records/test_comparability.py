@@ -6,25 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from fixtures.matrix.recorded import json_of
 from fixtures.records.comparability import find_mismatch
 from fixtures.records.schema import TestRecord
+from tests.builders import TRAINED
 
-WORKLOAD: dict[str, Any] = {
-    "parameters": 4,
-    "parameter_elements": 2709706,
-    "parameter_dtypes": ["float32"],
-    "parameters_sha256": "a",
-    "buffers": 1,
-    "buffer_elements": 8,
-    "buffers_sha256": "b",
+WORKLOAD: dict[str, Any] = json_of(TRAINED) | {
     "sample": ["float32[3, 16, 16]", "int64[]"],
     "batch_size": 512,
-    "optimizer": "SGD",
     "optimizer_options": {"lr": "0.001", "momentum": "0"},
-    "find_unused_parameters": False,
-    "activation_dtypes": ["float32"],
-    "float32_matmul_precision": "highest",
-    "cudnn_allow_tf32": None,
 }
 CONFIG: dict[str, Any] = {
     "ddp": True,

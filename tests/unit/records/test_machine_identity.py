@@ -1,18 +1,15 @@
 """Two machines under one name: what differs, and that nothing differs where nothing is known."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from fixtures.records.baselines import read_history
 from fixtures.records.differences import cause
 from fixtures.records.machine_identity import Identity, identity_of, other_machine
 from fixtures.records.schema import EnvironmentRecord, TestRecord
 from tests.builders import snapshot
 
-COMMITTED = Path(__file__).parents[3] / "baselines"
 AT_WORK = {"sm_mhz": 1980, "max_sm_mhz": 1980, "reasons": "", "power_limit_w": 700.0}
 
 
@@ -153,11 +150,3 @@ def test_what_differs_is_a_cause_of_a_slowdown() -> None:
     before = snapshot(info(), ENVIRONMENT)
     now = snapshot(info({**AT_WORK, "power_limit_w": 500.0}), {**ENVIRONMENT, "cores": 32.0})
     assert cause(before, now) == "+0 ms a step; power limit 700 W -> 500 W; cores per rank 24 -> 4"
-
-
-@pytest.mark.parametrize("instance", sorted(folder.name for folder in COMMITTED.iterdir()))
-def test_the_committed_records_say_that_nvls_was_off(instance: str) -> None:
-    for test, recorded in read_history(COMMITTED, instance).items():
-        known = [identity["NVLS"] for identity in recorded.identities if "NVLS" in identity]
-        assert set(known) == {"off"} or "1gpu" in test
-        assert all(identity["power limit"] == "700 W" for identity in recorded.identities)

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,7 @@ from fixtures.__main__ import main
 from fixtures.machine.instance import BadInstance, checked, folder_of
 from fixtures.records.baselines import BadBaseline, BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
+from tests.nightly_records import Record, benchmark
 
 HERE = "rack-7"
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
@@ -56,29 +56,21 @@ def files_in(folder: Path) -> list[str]:
     return sorted(os.path.relpath(file, folder) for file in folder.rglob("*") if file.is_file())
 
 
-# Any: a record is JSON.
-def record(instance: str, interconnect: str = "native") -> dict[str, Any]:
-    info = {
-        "workload": "vit_tiny",
-        "instance": instance,
-        "interconnect": interconnect,
-        "steps_per_s": 10,
-        "launch_medians_s": [0.1],
-    }
+def record(instance: str, interconnect: str = "native") -> Record:
     return {
         "schema": SCHEMA,
         "instance": instance,
         "failed": {},
         "interrupted": False,
-        "benchmarks": [{"fullname": TEST, "extra_info": info}],
+        "benchmarks": [benchmark(TEST, 0.1, instance=instance, interconnect=interconnect)],
     }
 
 
 @pytest.fixture
-def promote(storage: Path, tmp_path: Path) -> Callable[[dict[str, Any]], int]:
+def promote(storage: Path, tmp_path: Path) -> Callable[[Record], int]:
     """``promote(record)``: ``python -m fixtures promote --yes`` of it into the storage; the exit code."""
 
-    def promote(record: dict[str, Any]) -> int:
+    def promote(record: Record) -> int:
         file = tmp_path / "night.json"
         file.write_text(json.dumps(record))
         return main(["promote", "--yes", f"--storage={storage}", str(file)])
@@ -86,7 +78,7 @@ def promote(storage: Path, tmp_path: Path) -> Callable[[dict[str, Any]], int]:
     return promote
 
 
-def test_a_good_record_is_promoted(promote: Callable[[dict[str, Any]], int], storage: Path) -> None:
+def test_a_good_record_is_promoted(promote: Callable[[Record], int], storage: Path) -> None:
     assert promote(record(HERE)) == 0
     assert promote(record(f"{HERE}-shm", "shm")) == 0
     assert files_in(storage) == ["rack-7-shm/0001_night.json", "rack-7/0001_night.json"]
@@ -94,7 +86,7 @@ def test_a_good_record_is_promoted(promote: Callable[[dict[str, Any]], int], sto
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_a_record_of_no_instance_is_not_promoted(
-    promote: Callable[[dict[str, Any]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    promote: Callable[[Record], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert promote(record(name)) == 1
     headline, line = capsys.readouterr().err.splitlines()
@@ -106,7 +98,7 @@ def test_a_record_of_no_instance_is_not_promoted(
 
 @pytest.mark.parametrize("behind", ["/../../elsewhere", "/../../../elsewhere", "/more", "\0", "x" * 200])
 def test_nor_one_whose_interconnect_hides_the_way_out(
-    promote: Callable[[dict[str, Any]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], behind: str
+    promote: Callable[[Record], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], behind: str
 ) -> None:
     """An instance is named after a forced interconnect: without its ending it is a good name."""
     assert promote(record(f"{HERE}-{behind}", behind)) == 1
@@ -115,7 +107,7 @@ def test_nor_one_whose_interconnect_hides_the_way_out(
 
 
 def test_a_promotion_follows_no_link_out_of_the_storage(
-    promote: Callable[[dict[str, Any]], int], linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    promote: Callable[[Record], int], linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert promote(record(HERE)) == 1
     _, line = capsys.readouterr().err.splitlines()

@@ -1,6 +1,5 @@
 """Below each bandwidth curve: its latency and bandwidth."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,7 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
             transfer=TRANSFERS[name], world=parse_world("8gpu"), interconnect=INTERCONNECTS["native"], launches=()
         )
         seconds = latency_s + empty.message_bytes / gb_per_s / 1e9
-        launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,), transport=Counter()),))
+        launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,)),))
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = Judged(
             measurement=launched, verdict=judge([seconds], [])
         )

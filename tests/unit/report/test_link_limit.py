@@ -1,12 +1,12 @@
 """The limit of the link, for the records in baselines/."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
@@ -31,7 +31,7 @@ def measured(info: TestRecord, gradient_bytes: int) -> Measurement:
         launch(1.0),
         phase_s={phase: ms / 1e3 for phase, ms in (info.phases_ms or {}).items()},
         gradients=((gradient_bytes, 4),),
-        transport=Counter(info.transport or {}),
+        fingerprint=Fingerprint(transports=info.transport or {}),
     )
     return Measurement(
         workload=WORKLOADS["vit_l_32"],

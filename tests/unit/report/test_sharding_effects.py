@@ -79,6 +79,13 @@ def test_a_disturbed_run_says_nothing_about_time() -> None:
     assert line == "fsdp2 saves 3 GB (50 %) a rank against adamw"
 
 
+def test_what_is_lossy_is_marked() -> None:
+    found = [launched("adamw", 0.1), launched("fsdp2_bf16", 0.08, 3.0)]
+    assert sharding_lines(found) == [
+        "fsdp2_bf16 (lossy) saves 3 GB (50 %) a rank against adamw, takes 20.0 % less time"
+    ]
+
+
 @pytest.mark.parametrize("names", [("adamw",), ("zero1", "fsdp2"), ("ddp", "bf16")])
 def test_without_anything_to_compare_there_is_no_line(names: tuple[str, ...]) -> None:
     assert sharding_lines([launched(name, 0.1) for name in names]) == []

@@ -435,10 +435,6 @@ def test_the_program_is_named_as_it_was_typed(
     assert " ".join(program_as_typed()) == said
 
 
-def test_a_threshold_that_was_asked_for_is_not_unclear() -> None:
-    assert judge([0.1], [[0.1], [0.1]], min_slowdown_percent=30).word == "ok"
-
-
 def test_the_first_workload_is_the_first_on_the_command_line() -> None:
     """Not in the alphabet, nor in the order of the tests."""
     run = Run(settings=replace(SETTINGS, workloads={name: WORKLOADS[name] for name in ("vit_l_32", "gpt2_124m")}))

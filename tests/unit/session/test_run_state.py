@@ -1,12 +1,12 @@
 """``Run.judged``: results of the flow, with later decisions."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
+from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.hooks import find_hook
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import judge
@@ -79,5 +79,5 @@ def test_other_work_counts_where_every_measurement_of_a_test_felt_it(
 
 def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory(run: Run) -> None:
     run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
-    through_host = replace(launch(1), transport=Counter({"SHM/direct": 2}))
+    through_host = replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2}))
     assert run.other_work(TEST, measured("ddp", 1, launches=(through_host,))) == BUSY

@@ -4,8 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from fixtures.matrix.canary_names import HOST
@@ -171,18 +169,3 @@ def test_variables_of_devices_caches_and_logs_are_not_compared(name: str, compar
     before, now = (EnvironmentRecord(variables={name: value}) for value in "01")
     differences = software_differences(before, now)
     assert differences == ([f"{name} 0 -> 1"] if compared else [])
-
-
-@given(st.lists(st.floats(-50, 200), min_size=5, max_size=12), st.floats(0.01, 100))
-def test_the_unit_of_time_changes_nothing(percents: list[float], unit: float) -> None:
-    tests = run(percents, 2)
-    scaled = [
-        ComparedTest(
-            launch_medians_s=tuple(t * unit for t in test.launch_medians_s),
-            records={name: [t * unit for t in times] for name, times in test.records.items()},
-        )
-        for test in tests
-    ]
-    ours, theirs = shift_of(tests, {}), shift_of(scaled, {})
-    assert ours.change_percent == pytest.approx(theirs.change_percent, rel=1e-6, abs=1e-6)
-    assert ours.threshold_percent == pytest.approx(theirs.threshold_percent, rel=1e-6, abs=1e-6)

@@ -1,17 +1,10 @@
-"""Comparison with the best: examples, error rate for equally fast configs, and the records of quiet H200s."""
-
-import json
-from collections.abc import Iterator
-from pathlib import Path
+"""Comparison with the best: examples, and the error rate for equally fast configs."""
 
 import numpy as np
 import pytest
 
-from fixtures.matrix.configs import CONFIGS, FEEDS
 from fixtures.stats.multiple_comparisons import candidates_for_best
 from fixtures.stats.thresholds import BEST_LEVEL
-
-RECORDS = Path(__file__).parents[3] / "baselines"
 
 
 def test_a_config_ahead_by_more_than_the_noise_is_the_only_candidate() -> None:
@@ -91,47 +84,3 @@ def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: 
     groups = [candidates_for_best(run) for run in np.exp(noise).tolist()]
     assert sum(group == [0] for group in groups) / 500 >= least
     assert sum(0 not in group for group in groups) / 500 <= BEST_LEVEL
-
-
-def records() -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Yield each record of fp32 with the launches of its lossless configs in the largest world.
-
-    One name for each config.
-    """
-    for file in sorted(RECORDS.glob("*/*.json")):
-        infos = [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
-        world = max((info["world_size"], info["world"]) for info in infos)[1]
-        names: dict[tuple[float, ...], str] = {}
-        for info in infos:
-            config = CONFIGS.get(info["config"])
-            if config is None or not config.ddp or config.name in FEEDS:
-                continue
-            if info["fidelity"] == "lossless" and info["world"] == world and info["workload"] == "vit_l_32":
-                names.setdefault(tuple(info["launch_medians_s"]), config.name)
-        if not names:
-            continue
-        yield f"{file.parent.name}/{file.name[:4]}", {name: list(times) for times, name in names.items()}
-
-
-def test_records_of_quiet_gpus_agree_on_the_winner() -> None:
-    candidates = {}
-    for record, times in records():
-        names = list(times)
-        candidates[record] = [names[i] for i in candidates_for_best(list(times.values()))]
-    winners = {
-        "2x-nvidia-h200-nv18/": "bucket_10mb",
-        "4x-nvidia-h200-nv18/": "bucket_10mb",
-        "4x-nvidia-h200-nv18-shm/": "bucket_10mb",
-        "8x-nvidia-h200-nv18/0001": "bucket_50mb",
-        "8x-nvidia-h200-nv18/0002": "bucket_50mb",
-        "8x-nvidia-h200-nv18/0003": "ddp_default",
-        "8x-nvidia-h200-nv18-shm/": "ddp_default",
-    }
-    for beginning, winner in winners.items():
-        groups = [group for record, group in candidates.items() if record.startswith(beginning)]
-        assert groups, beginning
-        assert all(group == [winner] for group in groups), (beginning, groups)
-    # Two sizes whose order varies between records are both candidates in every record.
-    over_shm = [group for record, group in candidates.items() if record.startswith("2x-nvidia-h200-nv18-shm/")]
-    assert len(over_shm) == 3
-    assert all({"bucket_25mb", "bucket_50mb"} <= set(group) for group in over_shm)

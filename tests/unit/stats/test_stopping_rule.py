@@ -10,7 +10,6 @@ from scipy import stats
 
 from fixtures.stats.stopping_rule import (
     BLOCK,
-    STEP_S,
     block_sizes,
     interval_rank,
     is_precise_enough,
@@ -64,15 +63,6 @@ def test_blocks_fill_the_window(most: int) -> None:
     assert sum(sizes) == most
     assert set(sizes[:-1]) <= {BLOCK}
     assert 0 < sizes[-1] <= BLOCK
-
-
-@given(most=st.integers(1, 200), step_s=st.floats(1e-4, 100))
-def test_long_steps_reduce_the_maximum_number_of_steps(most: int, step_s: float) -> None:
-    fit = max_steps_in_time(most, step_s)
-    assert fit == most or fit % BLOCK == 0
-    assert fit * step_s <= most * STEP_S * (1 + 1e-9) or fit == min(most, BLOCK)
-    assert fit >= max_steps_in_time(most, 2 * step_s)
-    assert max_steps_in_time(most, STEP_S) == most
 
 
 @pytest.mark.parametrize(

@@ -40,10 +40,6 @@ def test_the_spread_of_two_records_is_pooled_with_the_prior() -> None:
     assert verdict.change_percent == pytest.approx(100 * math.expm1(low - (low + high) / 2))
 
 
-def test_a_run_counts_as_the_geometric_mean_of_its_launches() -> None:
-    assert judge([0.1, 0.2, 0.4], [[0.2]]).change_percent == pytest.approx(0, abs=1e-9)
-
-
 @pytest.mark.parametrize("apart", [[0.1, 0.12, 0.14], [0.08, 0.1, 0.16]])
 def test_launches_that_differ_much_raise_the_threshold(apart: list[float]) -> None:
     logs = [math.log(t) for t in apart]
@@ -52,10 +48,6 @@ def test_launches_that_differ_much_raise_the_threshold(apart: list[float]) -> No
     expected = pytest.approx(percent(T_4 * own * math.sqrt(2)), rel=1e-3)
     assert judge(apart, [[0.1]]).threshold_percent == expected
     assert judge([0.1], [apart]).threshold_percent == expected
-
-
-def test_launches_that_agree_do_not_lower_the_threshold() -> None:
-    assert judge([0.1, 0.1, 0.1], ONE_RECORD).threshold_percent == judge([0.1], [[0.1]]).threshold_percent
 
 
 @pytest.mark.parametrize("tests", [1, 10, 40])
@@ -110,16 +102,10 @@ def test_the_reason_has_change_threshold_both_medians_and_the_history() -> None:
     assert judge([0.09], [[0.1]] * 3).reason.endswith("90 ms a step, 100 ms in 3 records")
 
 
-@pytest.mark.parametrize("bad", [0.0, -0.1, math.nan, math.inf, -math.inf])
-def test_invalid_times_are_refused(bad: float) -> None:
-    for now, history in (([0.1, bad], ONE_RECORD), ([0.1], [[0.1], [bad]]), ([bad], [])):
+@pytest.mark.parametrize("bad", [[0.1, 0.0], [-0.1], [math.nan], [math.inf], [-math.inf], []])
+def test_invalid_times_and_none_are_refused(bad: list[float]) -> None:
+    for now, history in ((bad, ONE_RECORD), ([0.1], [[0.1], bad]), (bad, [])):
         with pytest.raises(ValueError, match=r"must be positive and finite, got \[.*\]"):
-            judge(now, history)
-
-
-def test_a_run_without_launches_is_refused() -> None:
-    for now, history in (([], ONE_RECORD), ([0.1], [[0.1], []])):
-        with pytest.raises(ValueError, match=r"must be positive and finite, got \[\]"):
             judge(now, history)
 
 

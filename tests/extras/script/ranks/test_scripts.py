@@ -235,6 +235,12 @@ def test_a_script_that_raises_shows_its_own_line_and_what_it_printed(run: Run, w
     assert "runpy" not in text
 
 
+def test_a_script_that_is_no_python_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
+    with pytest.raises(RankFailure, match="raised SyntaxError: '\\(' was never closed") as failure:
+        run(written("model = ("))
+    assert failure.value.faults[0].detail.count('File "') == 1
+
+
 def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
     with pytest.raises(RankFailure, match=r"raised SystemExit: 2(.|\n)*unrecognized arguments: --wdith 7"):
         run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])

@@ -45,8 +45,13 @@ def test_the_run_says_what_the_script_trains(recorded: Outcome) -> None:
 
 def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
     length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4", "--no-references")
-    compared = pytest_perf(storage, "perf", PLAIN, "-k", "2cpu and as_written", "--against-env=OWN=1", *length)
-    assert re.search(r"a launch takes \d+ s, at least 2 take \d+ s", compared.output)
+    words = ("-k", "2cpu and as_written", "--against-env=OWN=1", "--script-env=OWN_TOKEN=s3cr3t")
+    compared = pytest_perf(storage, "perf", PLAIN, *words, *length)
+    assert "OWN_TOKEN=***" in compared.output
+    assert "s3cr3t" not in compared.output
+    assert re.search(
+        r"a launch takes \d+ s, at least 2 take \d+ s, and 1 start of ranks \d+ s each", compared.unwrapped
+    )
 
 
 def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:

@@ -18,12 +18,14 @@ FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
 WITH_GPUS = ("-p", "tests.fake_gpus", "-p", "tests.extras.tune.tuned_ranks")
 
 
-def tune(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> tuple[Outcome, dict[str, Any]]:
+def tune(
+    folder: Path, *arguments: str, of: str = f"--workload={STEADY}", variables: dict[str, str] | None = None
+) -> tuple[Outcome, dict[str, Any]]:
     """On four GPUs; returns the outcome, and what the record has of the only search."""
     file = folder / "run.json"
     outcome = perf(
         folder / "baselines",
-        *("perf", "--tune", f"--workload={STEADY}", f"--benchmark-json={file}"),
+        *("perf", "--tune", of, f"--benchmark-json={file}"),
         *WITH_GPUS,
         *arguments,
         variables=machine() | (variables or {}),
@@ -115,6 +117,23 @@ def test_a_hook_that_is_fast_and_wrong_never_wins(tmp_path: Path) -> None:
     assert "out: own_fast-bucket" in outcome.output
 
 
+def test_a_script_is_searched_with_what_it_can_run_against_itself(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("model = DistributedDataParallel(net, device_ids=[rank])\n")
+    outcome, tuning = tune(tmp_path, "--allow=lossy", of=f"--script={script}")
+    assert outcome.exit_code == 0, outcome.output
+    assert re.fullmatch(r"bf16-(ctas_8-)?no_static_graph-bucket_\d+mb", tuning["config"])
+    assert (tuning["decision"], tuning["gradients_checked"], tuning["gradient_error"]) == ("faster", True, 2e-3)
+    configs = [one["config"] for one in tuning["tried"]]
+    assert configs[0] == "as_written"
+    assert not any("ddp" in name or "graph-" in name.replace("no_static_graph-", "") for name in configs)
+    assert re.search(r"\+\d+\.\d % over as_written \(", outcome.output)
+    assert "over_naive" not in tuning
+    assert tuning["samples_per_s"] == pytest.approx(4 * 2 / tuning["step_s"])
+    assert tuning["patches"].keys() == {"script"}
+    assert "20 minutes are enough for about" in outcome.unwrapped
+
+
 @pytest.mark.usefixtures("tuned")
 def test_a_search_is_no_baseline(folder: Path) -> None:
     outcome = command("promote", folder / "run.json", "--yes", "--storage", folder / "baselines")
@@ -175,6 +194,7 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
         (("--tune", "--allow=lossless"), "--allow: no 'lossless': there are lossy, autocast, graph"),
         (("--allow=lossy",), "--allow extends the search of --tune: add --tune"),
         (("--tune", "--allow=graph"), "--allow graph: CUDA graphs need a GPU, this machine has none"),
+        (("--tune", f"--script={__file__}", "--allow=graph"), "--allow graph: a script decides how it computes"),
         (("--tune", "--benchmark-save=x"), "leave out --benchmark-save"),
         (("--tune", "--explain=all"), "leave out --explain all"),
     ],
