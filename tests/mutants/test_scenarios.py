@@ -1,6 +1,5 @@
 """The scenario checks catch hooks, updates and buffer scenarios with planted bugs and pass sound ones."""
 
-import sys
 from importlib.metadata import version
 
 import pytest
@@ -16,7 +15,6 @@ from fixtures.matrix.hook import torch_version
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.suite_hooks import SUITE_HOOKS
 from fixtures.matrix.worlds import World
-from tests.command_line import run
 from tests.mutants import suite_hooks
 from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES, sound
 
@@ -97,12 +95,3 @@ def test_a_broken_averager_is_caught(three_ranks: RankSets, averager: object) ->
 @pytest.mark.parametrize("scenario", BUFFERS, ids=lambda scenario: scenario.name.partition(":")[2])
 def test_broken_buffers_are_caught(three_ranks: RankSets, scenario: BufferScenario) -> None:
     assert ask(three_ranks, THREE, buffers.follow, scenario=scenario.name)
-
-
-def test_to_import_them_warns_on_no_torch() -> None:
-    """Collection imports them, and warnings are errors there. torch 2.13 warns on the import of this package."""
-    imported = (
-        "import sys, tests.mutants.hooks, tests.mutants.scenarios; print('torch.distributed.optim' in sys.modules)"
-    )
-    outcome = run(sys.executable, "-W", "error", "-c", imported)
-    assert (outcome.exit_code, outcome.output.strip()) == (0, "False"), outcome.errors

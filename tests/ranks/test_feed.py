@@ -44,16 +44,12 @@ def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, wor
     assert takes_as_long_as_the_workers(median(answer.step_s), workload)
 
 
-def test_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
+def test_fewer_steps_than_workers_are_a_round_and_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
     """torch waits 5 s for each worker that got no signal to end."""
-    trained(two_ranks, "just_starved", steps=1)
+    assert len(trained(two_ranks, "just_starved", steps=1).step_s) == 1
     began = time.monotonic()
     trained(two_ranks, "just_starved", steps=1)
     assert time.monotonic() - began < 5 * WORKERS
-
-
-def test_fewer_steps_than_workers_are_a_round(two_ranks: RankSets) -> None:
-    assert len(trained(two_ranks, "just_starved", steps=1).step_s) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from contextlib import closing
 import pytest
 
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import PreflightRequest
+from fixtures.launch.protocol import PreflightRequest, TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.session import environment
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
 from fixtures.session.own_workload_checks import unfit
@@ -64,3 +65,23 @@ def test_a_loss_that_is_not_finite_is_the_loss_functions_mistake(ranks: RankSet)
     mistake = str(unfit(workloads_for_tests.not_a_number, failed.value.faults[0]))
     assert mistake.startswith("loss must be finite, got nan in the first step (")
     assert "workloads_for_tests.py, line " in mistake
+
+
+@pytest.mark.parametrize("debug", ["OFF", "INFO"])
+def test_in_training_parameters_without_a_gradient_are_named_with_what_to_set(debug: str) -> None:
+    with (
+        environment({"TORCH_DISTRIBUTED_DEBUG": debug}),
+        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets,
+    ):
+        (ranks,) = sets.of(INTERCONNECTS["native"])
+        workload = "tests.workloads_for_tests:left_out"
+        asked = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=2, warmup=1)
+        with pytest.raises(RankFailure) as failed:
+            ranks.ask(TWO, asked, doing="training")
+    first, *_ = str(failed.value).splitlines()
+    assert first == (
+        "training: rank 0 raised RuntimeError: workload 'left_out': 4 of 6 parameters got no gradient on rank 0 "
+        "(experts.1.weight, experts.1.bias, experts.2.weight and 1 more): set Workload(find_unused_parameters=True), "
+        "or use them in the loss at step 1 (forward)"
+    )
+    assert "TORCH_DISTRIBUTED_DEBUG" not in str(failed.value)

@@ -151,7 +151,7 @@ def test_a_noisy_host_fails_few_runs_with_its_canary_and_many_without() -> None:
 
 def test_noisy_tests_do_not_make_quiet_tests_less_sensitive() -> None:
     beside, alone = (
-        smallest_found(lambda seen: whole_rule(seen).single, noise, records=3, runs=30, tests=40)
+        smallest_found(lambda seen: whole_rule(seen).single, noise, records=3, runs=10, tests=40)
         for noise in (PARTLY_NOISY, replace(PARTLY_NOISY, noisy=0))
     )
     assert beside is not None
@@ -161,7 +161,7 @@ def test_noisy_tests_do_not_make_quiet_tests_less_sensitive() -> None:
 
 def test_two_percent_are_found_where_launches_are_as_quiet_as_over_nvlink() -> None:
     noise = NOISES["as measured over NVLink"]
-    found = smallest_found(lambda seen: whole_rule(seen).single, noise, records=3, runs=30, tests=40)
+    found = smallest_found(lambda seen: whole_rule(seen).single, noise, records=3, runs=10, tests=40)
     assert found is not None
     assert found <= 2
 

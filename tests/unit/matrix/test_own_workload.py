@@ -1,7 +1,6 @@
 """A user's own workload that cannot be trained gives one line with the wrong field."""
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fixtures.launch.faults import RankFailure
 from fixtures.launch.heartbeat import Heartbeat
-from fixtures.launch.protocol import TrainRequest
-from fixtures.launch.rank_sets import RankSets
-from fixtures.launch.session import environment
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, Workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.clock import Untimed
@@ -105,26 +99,6 @@ def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> Non
         build_optimizer(ctx, workload, workload.model())
     beat = ctx.heartbeat.read(0)
     assert (beat.step, beat.phase) == (-1, "building the optimizer")
-
-
-@pytest.mark.parametrize("debug", ["OFF", "INFO"])
-def test_parameters_without_a_gradient_are_named_with_what_to_set(debug: str) -> None:
-    with (
-        environment({"TORCH_DISTRIBUTED_DEBUG": debug}),
-        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets,
-    ):
-        (ranks,) = sets.of(INTERCONNECTS["native"])
-        workload = "tests.workloads_for_tests:left_out"
-        request = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=2, warmup=1)
-        with pytest.raises(RankFailure) as failed:
-            ranks.ask(parse_world("2cpu"), request, doing="training")
-    first, *_ = str(failed.value).splitlines()
-    assert first == (
-        "training: rank 0 raised RuntimeError: workload 'left_out': 4 of 6 parameters got no gradient on rank 0 "
-        "(experts.1.weight, experts.1.bias, experts.2.weight and 1 more): set Workload(find_unused_parameters=True), "
-        "or use them in the loss at step 1 (forward)"
-    )
-    assert "TORCH_DISTRIBUTED_DEBUG" not in str(failed.value)
 
 
 def test_numbers_in_a_sample_become_tensors(ctx: RankContext) -> None:

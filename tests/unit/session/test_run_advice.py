@@ -10,6 +10,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import read_history
+from fixtures.records.measurement import Measurement
 from fixtures.report.advice_lines import advice_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation
@@ -59,8 +60,8 @@ TWO = "2x-nvidia-h200-nv18"
 MEASURED = [CONFIGS[name] for name in CONFIGS if name in BY_DEFAULT]
 
 
-def of_two_h200(config: str) -> tuple[Run, Parts]:
-    """A run of this config on two H200s that repeats their newest record, with the records."""
+def of_two_h200(config: str) -> tuple[Run, Measurement, Parts]:
+    """A run of this config on two H200s that repeats their newest record, with the records; its measurement."""
     history = read_history(Path(__file__).parents[3] / "baselines", TWO)
     of_fp32 = (one for one in history.values() if one.workload == "vit_l_32")
     newest = [one.last.info for one in of_fp32 if one.last and one.world == "2gpu"]
@@ -78,7 +79,7 @@ def of_two_h200(config: str) -> tuple[Run, Parts]:
         copies_ms=1.2,
         gradients=tuple((size, 4) for size in reversed(infos["bucket_10mb"]["bucket_bytes"])),
     )
-    return run, parts
+    return run, m, parts
 
 
 @pytest.mark.parametrize(
@@ -86,10 +87,9 @@ def of_two_h200(config: str) -> tuple[Run, Parts]:
     [("ddp", ["bucket_10mb"]), ("ddp_default", ["bucket_10mb", "bucket_100mb"])],
 )
 def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config: str, advised: list[str]) -> None:
-    run, parts = of_two_h200(config)
-    (judged,) = run.judged.values()
-    figures = figures_for(run, judged.measurement)
-    found = advise(parts, CONFIGS[config], MEASURED, all_reduces(run, judged.measurement), figures)
+    run, m, parts = of_two_h200(config)
+    figures = figures_for(run, m)
+    found = advise(parts, CONFIGS[config], MEASURED, all_reduces(run, m), figures)
     assert [one.config for one in found][: len(advised)] == advised
     assert found[0].expected_ms == pytest.approx(86.49, abs=0.01)
     assert all(figures[one.config or ""].step_ms < 0.99 * parts.step_ms for one in found)
@@ -97,9 +97,8 @@ def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config:
 
 def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() -> None:
     """From ddp, ddp_default, no_comm and the canaries."""
-    run, parts = of_two_h200("ddp")
-    (judged,) = run.judged.values()
-    figures, line = figures_for(run, judged.measurement), all_reduces(run, judged.measurement)
+    run, m, parts = of_two_h200("ddp")
+    figures, line = figures_for(run, m), all_reduces(run, m)
     predicted = 0
     for config in (CONFIGS[f"bucket_{size}mb"] for size in (10, 25, 50, 100)):
         among = [config, CONFIGS["ddp_default"]]
@@ -111,55 +110,50 @@ def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() ->
 
 
 def test_canaries_of_another_world_are_no_all_reduces_of_this_one() -> None:
-    run, _ = of_two_h200("ddp")
-    (judged,) = run.judged.values()
-    line = all_reduces(run, judged.measurement)
+    run, m, _ = of_two_h200("ddp")
+    line = all_reduces(run, m)
     assert line is not None
     assert line.seconds(64e6) == pytest.approx(244e-6)
-    assert all_reduces(run, replace(judged.measurement, world=parse_world("8gpu"))) is None
+    assert all_reduces(run, replace(m, world=parse_world("8gpu"))) is None
 
 
 def test_the_figure_comes_from_the_newest_record_that_has_both_configs() -> None:
-    run, _ = of_two_h200("ddp_default")
-    (judged,) = run.judged.values()
-    figure = figures_for(run, judged.measurement)["bf16-bucket_25mb"]
+    run, m, _ = of_two_h200("ddp_default")
+    figure = figures_for(run, m)["bf16-bucket_25mb"]
     assert figure.record == "0004_vit.json"
     assert (figure.step_ms, figure.now_ms) == pytest.approx((91.12, 88.33), abs=0.01)
 
 
 def test_this_run_takes_precedence_over_the_records() -> None:
-    run, _ = of_two_h200("ddp_default")
-    (judged,) = run.judged.values()
+    run, m, _ = of_two_h200("ddp_default")
     run.measured["perf/test_other"] = Judged(
         measurement=measured("bucket_10mb", 10, world="2gpu"), verdict=judge([0.1], [])
     )
-    figures = figures_for(run, judged.measurement)
+    figures = figures_for(run, m)
     assert figures["bucket_10mb"].step_ms == pytest.approx(100)
     assert figures["bucket_10mb"].record is None
 
 
 def test_a_record_without_the_current_config_gives_an_unscaled_time() -> None:
-    run, _ = of_two_h200("ddp_default")
-    (judged,) = run.judged.values()
+    run, m, _ = of_two_h200("ddp_default")
     run.history[TWO] = {test: one for test, one in run.history[TWO].items() if "ddp_default" not in test}
-    figure = figures_for(run, judged.measurement)["bf16"]
+    figure = figures_for(run, m)["bf16"]
     assert (figure.now_ms, figure.expected_ms(88.33)) == (None, figure.step_ms)
 
 
 def test_another_world_or_interconnect_has_no_figure() -> None:
-    run, _ = of_two_h200("ddp_default")
-    (judged,) = run.judged.values()
-    assert "single" not in figures_for(run, judged.measurement)
-    assert figures_for(run, replace(judged.measurement, interconnect=INTERCONNECTS["shm"])) == {}
-    assert set(figures_for(run, replace(judged.measurement, world=parse_world("1gpu")))) == {"single", "ddp"}
+    run, m, _ = of_two_h200("ddp_default")
+    assert "single" not in figures_for(run, m)
+    assert figures_for(run, replace(m, interconnect=INTERCONNECTS["shm"])) == {}
+    assert set(figures_for(run, replace(m, world=parse_world("1gpu")))) == {"single", "ddp"}
 
 
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:
-    run, parts = of_two_h200("ddp_default")
+    run, m, parts = of_two_h200("ddp_default")
     ((test, judged),) = run.judged.items()
-    first = replace(judged.measurement.launches[0], phase_s={"backward": 0.0569}, gradients=parts.gradients)
+    first = replace(m.launches[0], phase_s={"backward": 0.0569}, gradients=parts.gradients)
     explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), measured_step_ms=88.3)
-    m = replace(judged.measurement, launches=(first, *judged.measurement.launches[1:]))
+    m = replace(m, launches=(first, *m.launches[1:]))
     run.measured[test] = replace(judged, measurement=m, explanation=explanation)
     without = replace(launch(0.0857), phase_s={"backward": 0.0525})
     limit = measured("no_comm", 0, world="2gpu", launches=(without,))

@@ -66,7 +66,7 @@ RUNS = 1000
 
 
 @pytest.mark.parametrize("spreads", NOISE.values(), ids=NOISE)
-@pytest.mark.parametrize("launches", [2, 3, 6])
+@pytest.mark.parametrize("launches", [2, 3])
 def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(spreads: list[int], launches: int) -> None:
     random = np.random.default_rng(19)
     noise = 0.02 * random.standard_normal((RUNS, len(spreads), launches)) * np.array(spreads)[:, None]

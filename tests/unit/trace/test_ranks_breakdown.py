@@ -46,6 +46,13 @@ def test_the_late_rank_is_named_with_a_count(late: Breakdown) -> None:
     assert (waiting.collectives, waiting.late) == (4, {1: 2})
 
 
+@pytest.mark.parametrize(("measured_ms", "slowed"), [(98, False), (90, True)])
+def test_a_rank_is_slowed_if_each_step_is_over_5_percent_longer_than_a_measured_one(
+    measured_ms: float, slowed: bool
+) -> None:
+    assert POWERSGD.ranks[0].is_slowed(measured_ms) is slowed
+
+
 def test_of_steps_that_a_profiler_slowed_the_one_nearest_to_a_measured_step_counts() -> None:
     """On real GPUs the first and the last of five steps were longer by 20 and 40 ms."""
     nearest = POWERSGD.nearest_to(98)

@@ -52,7 +52,7 @@ def test_a_machine_like_those_of_the_records_is_as_fast_as_expected(recorded: Pa
 
 
 def test_what_slows_the_machine_is_named_and_fails_nothing(recorded: Path, tmp_path: Path) -> None:
-    """Two numbers, each with its cause; tests/unit/report/test_first_run_lines.py has the others."""
+    """Two numbers, each with its cause; test_first_run_lines.py has the others."""
     slower = {"all_reduce_64mb": 11.8, "all_reduce_1mb": 2, "matrix_product_4096": 1.14}
     outcome, record = first_run(recorded, tmp_path, peer_to_peer=False, power_limit_w=350, slower=slower)
     for says in (

@@ -18,14 +18,6 @@ def traces(two_ranks: RankSets, tmp_path_factory: pytest.TempPathFactory) -> lis
     return sorted(folder.iterdir())
 
 
-def test_on_one_clock_no_rank_ends_an_all_reduce_before_another_begins_it(traces: list[Path]) -> None:
-    step, _ = merge_step(traces)
-    sent = [[span for span in rank.spans if span.kind == "collective"] for rank in step.ranks]
-    assert [len(spans) for spans in sent] == [2, 2]
-    for same in zip(*sent, strict=True):
-        assert max(span.start_ms for span in same) < min(span.end_ms for span in same)
-
-
 def test_the_merged_trace_keeps_what_perfetto_draws(traces: list[Path]) -> None:
     """Perfetto drops a slice that overlaps another one of its thread without lying inside it, and a flow of one end."""
     _, data = merge_step(traces)
