@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.matrix import workloads
 from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, run
 from tests.forked import perf as pytest_perf
 from tests.recordings import ddp_steps
 
 WORKLOADS = "tests.workloads_for_tests"
+BUILT_IN = ", ".join(workloads.WORKLOADS)
 
 # Workloads of a user: two with names of the suite, and a built-in one under its own name.
 TAKEN = """
@@ -120,8 +122,8 @@ def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_proj
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ("--workload=vit", "no workload named 'vit': there are vit_l_32, resnet50, gpt2_124m, vit_tiny"),
-        ("--workload=my_project.training", "gpt2_124m, vit_tiny; name your own as PKG.MODULE:ATTR"),
+        ("--workload=vit", f"no workload named 'vit': there are {BUILT_IN}"),
+        ("--workload=my_project.training", f"{BUILT_IN}; name your own as PKG.MODULE:ATTR"),
         (
             "--workload=my_project/training.py:workload",
             "my_project/training.py is a file: name the module, such as my_project.training:workload, and put the "

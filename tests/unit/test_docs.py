@@ -47,7 +47,7 @@ def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.Mon
 def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
     text = (REFERENCE / "configs.md").read_text()
     names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | set(WORKLOADS) | set(INTERCONNECTS)
-    assert [name for name in sorted(names) if f"`{name}`" not in text] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in text] == [], "add them to docs/reference/configs.md"
 
 
 class Options:
@@ -103,8 +103,9 @@ def test_the_options_of_every_command_are_in_the_reference(capsys: pytest.Captur
     text = (REFERENCE / "commands.md").read_text()
     for command in commands:
         known = set(re.findall(r"--[a-z-]+", help_of(command))) - {"--help", "--benchmark-json"}
-        (section,) = re.findall(rf"^## {command}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-        assert [option for option in sorted(known) if f"`{option}" not in section] == [], command
+        sections = re.findall(rf"^## {command}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+        assert len(sections) == 1, f"docs/reference/commands.md needs one section: ## {command}"
+        assert [option for option in sorted(known) if f"`{option}" not in sections[0]] == [], command
 
 
 def anchors(document: Path) -> set[str]:

@@ -6,6 +6,5 @@ from tests.threshold_table import PAGE, SOURCE, table, with_table
 
 
 def test_the_page_has_every_threshold_with_its_value() -> None:
-    """``python -m tests.threshold_table`` writes it."""
-    assert PAGE.read_text() == with_table(PAGE.read_text())
+    assert PAGE.read_text() == with_table(PAGE.read_text()), "write it anew: python -m tests.threshold_table"
     assert table().count("\n| `") == len(re.findall(r"^[A-Z_]+ = ", SOURCE.read_text(), re.M))
