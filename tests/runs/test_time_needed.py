@@ -45,7 +45,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_without_a_record_a_run_says_that_it_estimates(tmp_path: Path) -> None:
     output = perf(tmp_path, FILE, *STEADY).output
-    assert re.search(r"^takes about \d+ s, estimated: no record of this instance has the times$", output, re.MULTILINE)
+    assert re.search(r"^takes about \d+ s, estimated: no earlier record has the times$", output, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_with_a_record_a_run_takes_as_long_as_the_record_says(
     storage: Path, arguments: tuple[str, ...], time: str
 ) -> None:
     output = perf(storage, *STEADY, *arguments).output
-    assert f"\ntakes about {time}, by the records of this instance\n" in output
+    assert f"\ntakes about {time}, by earlier records\n" in output
 
 
 def test_more_launches_take_longer_than_the_record_says(storage: Path) -> None:
     output = perf(storage, *STEADY, FILE, "--launches=2").output
-    (minutes,) = re.findall(r"^takes about (\d+) min.*, by the records", output, re.MULTILINE)
+    (minutes,) = re.findall(r"^takes about (\d+) min.*, by earlier records", output, re.MULTILINE)
     assert 5 < int(minutes) < 9
 
 

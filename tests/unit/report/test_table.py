@@ -209,7 +209,7 @@ def test_there_is_nothing_to_paste_where_pytorchs_defaults_are_as_fast_or_not_me
     alike = [launched("ddp_default", 100, 103, 101), launched("static_graph", 101, 99, 102)]
     assert best(*alike, quiet("ddp", 8)) == [
         "best lossless: not decided among static_graph and ddp_default: they differ by 0.7 %, and these launches "
-        "decide from 11.2 % on; use ddp_default, PyTorch's default, 9.87 steps/s"
+        "decide differences of 11.2 % or more; use ddp_default, PyTorch's default, 9.87 steps/s"
     ]
 
 
@@ -290,7 +290,7 @@ def test_of_configs_that_cannot_be_told_apart_and_beat_the_default_the_fastest_i
     slow = launched("ddp_default", 118.0, 118.2, 118.5)
     assert best(*alike, slow) == [
         "best lossless: not decided among bucket_25mb and bucket_50mb: they differ by 0.1 %, and these launches decide "
-        "from 0.3 % on; use bucket_25mb, 11.23 steps/s, +32.7 % over ddp_default",
+        "differences of 0.3 % or more; use bucket_25mb, 11.23 steps/s, +32.7 % over ddp_default",
         *(f"    {line}" for line in CONFIGS["bucket_25mb"].lines()),
     ]
 
