@@ -175,7 +175,7 @@ NOW = snapshot({**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["break
 
 def test_an_older_record_that_was_profiled_says_which_part_grew() -> None:
     told = cause_since(*recorded(older=11.0, newer=10.0), NOW)
-    assert told.startswith("since newer.json, the newest record of it that was profiled: +12 ms a step: idle +12 ms")
+    assert told.startswith("since newer.json, the newest profiled record of this test: +12 ms a step: idle +12 ms")
 
 
 def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
@@ -183,7 +183,7 @@ def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
 
 
 def test_that_no_record_was_profiled_is_reported_with_the_option() -> None:
-    assert cause_since(*recorded(), NOW).endswith("no record of it was profiled: record one with --explain all")
+    assert cause_since(*recorded(), NOW).endswith("no record of this test was profiled: record one with --explain all")
 
 
 def test_without_a_profile_now_the_newest_record_is_enough() -> None:
