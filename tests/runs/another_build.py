@@ -28,6 +28,8 @@ class BuildRankSet(FakeRankSet):
         if reason := os.environ.get(CANNOT):
             raise CannotRun(reason)
         factor = float(os.environ.get(FACTOR, "1")) * float(os.environ.get(SPREAD, "1")) ** (next(_launches) % 2)
+        if function == TransferRequest.function:
+            return [[step_s * factor for step_s in value] for value in values]
         return [{**value, "step_s": [step_s * factor for step_s in value["step_s"]]} for value in values]
 
 

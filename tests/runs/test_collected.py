@@ -177,6 +177,11 @@ def test_equal_tests_are_in_the_order_of_the_command_line() -> None:
     assert collected(*reversed(chosen)) == chosen[::-1]
 
 
+def test_hooks_with_error_feedback_come_after_the_others() -> None:
+    tests = [f"perf/test_throughput.py::test_throughput[vit_l_32-4gpu-{name}]" for name in ("powersgd_rank1", "bf16")]
+    assert collected(*tests) == tests[::-1]
+
+
 def test_variables_of_nccl_come_last_and_together() -> None:
     tests = words(collected(NCCL, "perf/test_throughput.py", "-k=ctas or bf16"))
     assert [re.sub("-bucket.*", "", name) for name in tests[-4:]] == ["4gpu-ctas_4"] * 2 + ["4gpu-ctas_8"] * 2
