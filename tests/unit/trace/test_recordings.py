@@ -40,7 +40,7 @@ NO_NUMBER = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "
     ("name", "data", "says"),
     [
         ("trace.json", b"", "trace.json is empty: record and export it again"),
-        ("trace.json.gz", gzip.compress(b""), "trace.json.gz is empty: export it again"),
+        ("trace.json.gz", gzip.compress(b"", mtime=0), "trace.json.gz is empty: export it again"),
         (
             "picture.png",
             b"\x89PNG",
