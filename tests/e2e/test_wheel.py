@@ -135,14 +135,14 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
         waiting = f"loss=lambda model, x: __import__('time').sleep({wait_s}) or "
         test.write_text(code.replace("loss=lambda model, x: ", waiting))
 
-    write(0.1)
+    write(0.05)
     (project.folder / "quiet.py").write_text(QUIET)
     first = project.pytest(*QUICK, "-p", "quiet", test.name, "--benchmark-save=first", "--report=page")
     assert first.exit_code == 0, first.output
     assert "report: page/report." in first.output
     assert "1 without a baseline" in (project.folder / "page/report.md").read_text()
     assert len(list(project.folder.glob("baselines/*/0001_first.json"))) == 1
-    write(0.6)
+    write(0.25)
     second = project.pytest(*QUICK, "-p", "quiet", test.name, "--require-baseline", "--min-slowdown=50")
     assert second.exit_code == pytest.ExitCode.TESTS_FAILED, second.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", second.output, re.MULTILINE), second.output
