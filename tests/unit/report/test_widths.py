@@ -148,7 +148,9 @@ def test_how_four_worlds_scale_fits_in_one_line() -> None:
     for number, m in enumerate((single, *worlds)):
         run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
     printed = report_lines(run, report_of(run))
-    assert "scaling efficiency of the fastest lossless: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    assert (
+        "scaling efficiency of the fastest lossless config: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    )
     assert too_long(printed) == []
 
 
