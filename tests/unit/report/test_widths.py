@@ -60,7 +60,7 @@ def busy(config: str) -> Measurement:
         wire_bytes_per_step=17_565_000_000,
         peak_memory_bytes=78_000_000_000,
         phase_s={"backward": 0.4, "input": 0.0},
-        gradients=((400_000_000, 4),) * 10,
+        gradients=[(400_000_000, 4)] * 10,
     )
     return measured(config, 0, launches=(one, replace(one, step_s=(0.81,)), replace(one, step_s=(0.87,))))
 
