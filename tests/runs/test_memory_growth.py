@@ -54,7 +54,7 @@ def test_growth_fails_the_test_and_is_not_saved(recorded: Path, tmp_path: Path) 
     ((test, reason),) = now["failed"].items()
     assert test == ONE, "and not the test of bf16, whose hook frees at varying times"
     assert reason == (
-        "peak memory of a step grew by 233.3 %: 100 MB now, 30 MB in 0001_before.json of this torch "
+        "peak memory of a step grew by 233.3 %: 100 MB now, 30 MB in 0001_before.json, with the same torch "
         "(threshold 2 % and 64 MB); free what it keeps or, if that is intended, remove this record (git rm) and save "
         "another one"
     )
