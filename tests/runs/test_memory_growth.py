@@ -19,15 +19,6 @@ def perf(storage: Path, *arguments: str) -> Outcome:
     return pytest_perf(storage, *SUITE, "-p", "tests.fake_gpus", *arguments, variables=machine())
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A storage with one record."""
-    storage = tmp_path_factory.mktemp("baselines")
-    saved = perf(storage, "--benchmark-save=before")
-    assert saved.exit_code == 0, saved.output
-    return storage
-
-
 def smaller(record: Record) -> None:
     for info in infos(record).values():
         if "steady_memory_bytes" in info:
