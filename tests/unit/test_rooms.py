@@ -57,11 +57,7 @@ def test_only_code_in_a_rank_imports_torch_at_the_top() -> None:
 
 
 # What they import is imported when a builder is called, in a rank.
-IMPORT_TORCH_WHEN_CALLED = {
-    "fixtures.matrix.workloads",
-    "fixtures.matrix.hooks",
-    "fixtures.matrix.optimizers",
-}
+IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks", "fixtures.matrix.optimizers"}
 # Their functions run in ranks, their tables are imported by pytest.
 CHECKS = "fixtures.gradients.checks."
 
