@@ -1,10 +1,8 @@
 """The matrix: lookup by name, messages for wrong names, and the properties of workloads."""
 
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
-from pathlib import Path
 
 import pytest
 import torch
@@ -31,20 +29,11 @@ from fixtures.matrix.hook import Gradient
 from fixtures.matrix.hooks import HOOKS, low_rank
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
-from fixtures.matrix.workloads import WORKLOADS, Workload, find_workload
+from fixtures.matrix.workloads import WORKLOADS, Workload
 from fixtures.matrix.worlds import World, parse_world, worlds_of
 
 SHAPES = st.lists(st.integers(1, 300), min_size=1, max_size=4).map(tuple)
 GRADIENTS = st.lists(st.tuples(SHAPES, st.sampled_from([2, 4, 8])), max_size=6)
-
-# A module of a user's own, as --workload PKG.MODULE:ATTR finds it.
-OWN_MODULE = """
-from dataclasses import replace
-from fixtures.matrix.workloads import WORKLOADS
-
-workload = replace(WORKLOADS["vit_tiny"], name="mine")
-batch_size = 4
-"""
 
 
 def test_no_two_configs_share_a_name() -> None:
@@ -293,33 +282,6 @@ def test_a_hook_sends_the_bytes_of_its_dtype(hook: str, gradients: list[Gradient
     assert HOOKS[hook].bytes_sent(gradients, 3) == expected
 
 
-@pytest.fixture
-def own_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """``own_module(source)`` makes the module ``my_project.training`` of a user; it is gone after the test."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def write(source: str) -> None:
-        (tmp_path / "my_project").mkdir()
-        (tmp_path / "my_project" / "__init__.py").touch()
-        (tmp_path / "my_project" / "training.py").write_text(source)
-        for name in ("my_project", "my_project.training"):
-            monkeypatch.setitem(sys.modules, name, sys)  # so that what the import puts there is taken back
-            del sys.modules[name]
-
-    return write
-
-
-def test_a_workload_is_found_in_a_module_of_ones_own(own_module: Callable[[str], None]) -> None:
-    own_module(OWN_MODULE)
-    assert find_workload("my_project.training:workload").name == "mine"
-
-
-def test_an_error_of_the_users_module_comes_through_as_it_is(own_module: Callable[[str], None]) -> None:
-    own_module("raise ZeroDivisionError('in the user\\'s own code')")
-    with pytest.raises(ZeroDivisionError, match="in the user's own code"):
-        find_workload("my_project.training:workload")
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "shapes"),
     [
@@ -350,22 +312,6 @@ def test_gpt2_shares_one_parameter_between_embedding_and_output_and_its_labels_f
     assert logits.shape == (2, 16, 50257)
     ids, following = WORKLOADS["gpt2_124m"].sample()
     assert torch.equal(ids[1:], following[:-1])
-
-
-def test_the_small_vit_learns_a_batch() -> None:
-    torch.manual_seed(0)
-    workload = WORKLOADS["vit_tiny"]
-    model = workload.model()
-    optimizer = workload.optimizer(model.parameters())
-    batch = default_collate([workload.sample() for _ in range(workload.batch_size)])
-    losses = []
-    for _ in range(2):
-        optimizer.zero_grad()
-        losses.append(workload.loss(model, *batch))
-        losses[-1].backward()
-        assert all(parameter.grad is not None for parameter in model.parameters())
-        optimizer.step()
-    assert losses[1].item() < losses[0].item()
 
 
 def test_powersgd_says_why_it_cannot_work_on_a_model() -> None:

@@ -4,19 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import distributed
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in __all__
 
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.protocol import SoftwareRequest
-from fixtures.ranks.context import RankContext
 from fixtures.ranks.software import describe
+from tests.builders import as_rank
 
 
 def described_in(folder: Path) -> dict[str, Any]:
-    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=folder, heartbeat=Heartbeat(folder / "beats", 1))
-    described = describe(ctx, SoftwareRequest(modules=()))
+    described = describe(as_rank(folder), SoftwareRequest(modules=()))
     assert described is not None
     return described
 

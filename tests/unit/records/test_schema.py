@@ -1,6 +1,5 @@
 """The schema of records: it reads every record of this repository and writes it back as it was."""
 
-import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -105,22 +104,3 @@ def test_a_key_of_another_kind_is_named_with_its_place(record: Callable[[], dict
 def test_the_document_has_the_tables_of_the_schema() -> None:
     text = DOCUMENT.read_text()
     assert with_tables(text) == text, "write them anew: python -m tests.record_reference"
-
-
-def test_what_ranks_import_does_not_need_msgspec() -> None:
-    """With --against, ranks run under another interpreter, which may lack it."""
-    found: set[str] = set()
-    left = [f"fixtures.ranks.{file.stem}" for file in (ROOT / "fixtures/ranks").glob("*.py")]
-    while left:
-        module = left.pop()
-        file = ROOT / f"{module.replace('.', '/')}.py"
-        if module in found or not file.exists():
-            continue
-        found.add(module)
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                assert node.module.partition(".")[0] != "msgspec", f"{module} imports msgspec"
-                left += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                assert "msgspec" not in {alias.name for alias in node.names}, f"{module} imports msgspec"
-    assert "fixtures.trace.breakdown" in found
