@@ -118,7 +118,7 @@ def test_an_interrupted_run_is_no_baseline(bad_ranks: tuple[Outcome, Path]) -> N
 def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outcome, Path]) -> None:
     _, folder = bad_ranks
     summary = (folder / "report/report.md").read_text()
-    assert summary.startswith("## ddp-perf: interrupted, 1 of 4 measured; 1 without a baseline")
+    assert summary.startswith("## ddp-perf: interrupted, 1 of 4 speed tests measured; 1 without a baseline")
     assert "the label is out of range" in summary
     assert "died of SIGKILL" in summary
     assert (folder / "report/run.json").read_bytes() == (folder / "run.json").read_bytes()

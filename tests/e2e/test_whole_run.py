@@ -137,7 +137,7 @@ def test_a_sleeping_forward_is_idle_time_not_compute(first: tuple[Outcome, Path]
 
 
 def test_the_breakdown_is_shown_under_the_table(first: tuple[Outcome, Path]) -> None:
-    _, found, below = first[0].output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    _, found, below = first[0].output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     assert below.splitlines()[4].startswith("ddp ")
 
@@ -196,7 +196,7 @@ def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory
 def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:
     assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
-    _, found, below = slower.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    _, found, below = slower.output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     phases = r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, "
     assert re.search(phases, below), below

@@ -72,8 +72,9 @@ def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
 
 @pytest.mark.parametrize(("measured_step_ms", "steps"), [(1e6, 2), (1e-3, 4)])
 def test_steps_are_recorded_again_if_the_profiler_slowed_each(
-    two_ranks: RankSets, measured_step_ms: float, steps: int
+    two_ranks: RankSets, tmp_path: Path, measured_step_ms: float, steps: int
 ) -> None:
+    traces = [tmp_path / f"rank{rank}.json" for rank in range(2)]
     (launch,) = two_ranks.of(INTERCONNECTS["native"])
     request = TrainRequest(
         workload="vit_tiny",
@@ -84,9 +85,11 @@ def test_steps_are_recorded_again_if_the_profiler_slowed_each(
         profile=2,
         profile_again=4,
         measured_step_ms=measured_step_ms,
+        traces=[str(trace) for trace in traces],
     )
     breakdowns = [result.breakdown for result in launch.ask(WORLD, request, doing="profiling")]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
+    assert all(break_down(timeline).steps for trace in traces for timeline in read(trace))
 
 
 def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch(folder: Path, ddp: Breakdown) -> None:

@@ -39,7 +39,7 @@ def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:
 
 def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
-    assert "profiled: all" in outcome.output
+    assert "--explain all" in outcome.output
     assert not (tmp_path / "traces").exists()
 
 
@@ -53,4 +53,4 @@ def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     ],
 )
 def test_the_header_says_which_tests_are_profiled(tmp_path: Path, arguments: tuple[str, ...], which: str) -> None:
-    assert f"profiled: {which}" in perf(tmp_path, "--collect-only", *arguments).output
+    assert f"--explain {which}" in perf(tmp_path, "--collect-only", *arguments).output

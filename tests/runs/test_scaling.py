@@ -25,7 +25,9 @@ def test_worlds_of_several_ranks_have_one_config_more_and_the_largest_the_line_o
 ) -> None:
     cells = ("1cpu-single", "1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb")
     assert list(scaled[1]) == [f"test_scaling[steady-{cell}]" for cell in cells]
-    found = re.findall(r"^scaling efficiency of the fastest lossless: 2cpu [\d.]+ %$", scaled[0].output, re.MULTILINE)
+    found = re.findall(
+        r"^scaling efficiency of the fastest lossless config: 2cpu [\d.]+ %$", scaled[0].output, re.MULTILINE
+    )
     assert len(found) == 1
     assert "samples/s" in scaled[0].output
     assert "MFU" not in scaled[0].output

@@ -34,7 +34,7 @@ def starved(step_ms: float, starved_ms: float) -> Breakdown:
 @pytest.mark.parametrize(
     ("breakdown", "measured_step_ms", "says"),
     [
-        (starved(90, 5), 90, "starved 5.0 ms; the host waits for the GPU 1 x a step"),
+        (starved(90, 5), 90, "the GPU waits 5.0 ms for the host; the host waits for the GPU once a step"),
         (starved(90, 3), 87, ""),  # by the profiler itself
         (POWERSGD, POWERSGD.step_ms - 18, "18 ms longer than measured, because the profiler slows the host"),
         (on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62, ""),
@@ -48,7 +48,7 @@ def test_a_row_says_what_is_odd_in_it(breakdown: Breakdown, measured_step_ms: fl
 def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown() -> None:
     explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90, host_limited=True)
     adds = "20 ms longer than measured, because the profiler slows the host"
-    assert remarks(explanation).startswith(f"the host limits this step; {adds}; starved 10.0 ms")
+    assert remarks(explanation).startswith(f"the host limits this step; {adds}; the GPU waits 10.0 ms for the host")
     row = BreakdownRow(cell=("", "", "", ""), explanation=explanation, profile=explanation.profile())
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")

@@ -97,7 +97,7 @@ def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]
 
 def test_ranks_of_each_setting_are_started_once(tuned: tuple[Outcome, dict[str, Any]]) -> None:
     started = re.findall(r"^starting (.+) \.\.\.$", tuned[0].output, re.MULTILINE)
-    assert started == ["3 x 4 ranks", "6 x 4 ranks with settings of NCCL or own hooks"]
+    assert started == ["3 x 4 ranks", "1 x 4 ranks", "6 x 4 ranks with settings of NCCL or own hooks"]
 
 
 def test_lossy_hooks_and_autocast_are_tried_where_allowed(tmp_path: Path) -> None:
