@@ -84,18 +84,17 @@ def test_a_poison_between_healthy_workloads_reaches_none_of_them(shared: Sets, p
     assert not any(Path(f"/proc/{pid}").exists() for pid in poisoned)  # a busy thread would slow others
 
 
-def test_ranks_that_ran_the_suites_code_serve_a_users(shared: Sets) -> None:
+@pytest.mark.parametrize(
+    "of_a_user",
+    [[(HEALTHY, "ddp_default"), (HEALTHY, "bf16")], [("vit_tiny", "tests.hooks_for_tests:float32_for_16_bits")]],
+    ids=["workload", "hook"],
+)
+def test_ranks_that_ran_the_suites_code_serve_a_users_and_then_its_own_tests_only(
+    shared: Sets, of_a_user: list[tuple[str, str]]
+) -> None:
     shared.sets.close()
     of_the_suite = shared.train("vit_tiny")
-    assert shared.train(HEALTHY) == of_the_suite
-    assert shared.train(HEALTHY, "bf16") == of_the_suite
-    assert not {*of_the_suite} & {*shared.train("vit_tiny")}
-
-
-def test_a_users_hook_is_trusted_with_its_own_tests_only(shared: Sets) -> None:
-    with_hook = "tests.hooks_for_tests:float32_for_16_bits"
-    of_the_suite = shared.train("vit_tiny")
-    assert shared.train("vit_tiny", with_hook) == of_the_suite
+    assert [shared.train(*one) for one in of_a_user] == [of_the_suite] * len(of_a_user)
     assert not {*of_the_suite} & {*shared.train("vit_tiny", "bf16")}
 
 

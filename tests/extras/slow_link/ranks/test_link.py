@@ -165,14 +165,10 @@ def test_a_missing_program_is_named() -> None:
 
 def test_the_delay_is_measured_or_the_kernels_lack_of_netem_is_named() -> None:
     require_namespaces()
-    delay_s = 0.002
-    found: str | None = None
-    measured = None
     try:
-        measured = measure_link(Link(bits_per_s=RATE, delay_s=delay_s))
+        measured = measure_link(Link(bits_per_s=RATE, delay_s=0.002))
     except NoLink as error:
-        found = str(error)
-    if measured is None:
-        assert "this kernel has no netem (CONFIG_NET_SCH_NETEM), which --link-delay needs" in str(found)
+        missing = str(error)
+        assert "this kernel has no netem (CONFIG_NET_SCH_NETEM), which --link-delay needs" in missing
     else:
-        assert measured.round_trip_s >= 2 * delay_s
+        assert measured.round_trip_s >= 0.004
