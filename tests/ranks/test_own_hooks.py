@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.gradients.checks import ddp_options, error_feedback, scenarios, wire
-from fixtures.gradients.replay import Check, path, violations
+from fixtures.gradients.replay import Check, path, replay, violations
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import TrainRequest, to_json
 from fixtures.launch.rank_set import RankSet
@@ -127,3 +127,10 @@ def test_a_hook_in_training_is_looked_at_before_it_is_measured(ranks: RankSet) -
     asked = TrainRequest(workload="vit_tiny", config=f"{HERE}:claims_mean", world=ONE.name, steps=1, warmup=4)
     error = raised(ranks, asked.function, to_json(asked))
     assert re.search(r"hook own_short, bucket 0 .*: it returns", error)
+
+
+def test_the_command_that_replays_a_check_says_that_it_is_right(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a wrong hook: tests/runs/test_own_hooks.py."""
+    arguments = {"hook": "bf16", "scenario": "group_of_all", "option": "default", "kinds": ["normal"], "seed": 0}
+    assert replay("2cpu", "scenarios:check", arguments) == 0
+    assert capsys.readouterr().out == "right\n"

@@ -1,9 +1,6 @@
 """Ranks that ran a user's code serve only tests of that same code; the suite's own leaves its process as it was."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -59,25 +56,16 @@ def shared() -> Iterator[Sets]:
     sets.sets.close()
 
 
-@pytest.fixture(scope="module")
-def poisoned() -> dict[str, list[str]]:
-    """Poison -> the changes that a process reports when it takes one poison after the other."""
-    done = subprocess.run([sys.executable, "-m", "tests.ranks.poisons"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    changes: dict[str, list[str]] = json.loads(done.stdout)
-    return changes
-
-
 @pytest.mark.parametrize("poison", NAMES)
-def test_a_change_of_the_process_is_found(poisoned: dict[str, list[str]], poison: str) -> None:
-    found = poisoned[poison]
-    assert any(line.startswith(NAMES[poison]) for line in found) == bool(NAMES[poison]) == bool(found), found
-
-
-@pytest.mark.parametrize("poison", ["anomaly_mode", "default_dtype", "busy_thread"])
-def test_a_poison_between_healthy_workloads_reaches_none_of_them(shared: Sets, poison: str) -> None:
+def test_a_poison_between_healthy_workloads_is_found_and_reaches_none_of_them(shared: Sets, poison: str) -> None:
     before = shared.train(HEALTHY)
-    poisoned = shared.train(f"tests.ranks.poisons:{poison}")
+    poisoned = shared.train("vit_tiny")  # its first step imports and initialises
+    workload = f"tests.ranks.poisons:{poison}"
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
+    ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
+    assert shared.train(workload) == poisoned
+    found, _ = ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")
+    assert any(line.startswith(NAMES[poison]) for line in found), found
     after = shared.train(HEALTHY)
     assert not shared.imported("tests.ranks.poisons")
     assert not {*poisoned} & {*before, *after}

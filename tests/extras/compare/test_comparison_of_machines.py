@@ -146,28 +146,21 @@ def test_the_scaling_and_the_share_lost_are_against_what_computes_in_the_same_wa
     assert row.speed.communication_percent == pytest.approx(lost)
 
 
-def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:
-    """256 samples a step: A in a second, B in two."""
+@pytest.mark.parametrize(("of_b", "cheaper"), [({}, None), ({"b": 17.0}, "b"), ({"b": 18.0}, None), ({"b": 19.0}, "a")])
+def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(
+    of_b: dict[str, float], cheaper: str | None, tmp_path: Path
+) -> None:
+    """256 samples a step: A in a second, B in two. Of two prices the interval decides."""
     a = [measured("ddp", 1.0, 1.01, 0.99), measured("no_comm", 0.75, fidelity="limit")]
     b = [measured("ddp", 2.0, 2.02, 1.98)]
-    devices = only(compared(*two(tmp_path, a, b), prices={"a": 36}))
+    devices = only(compared(*two(tmp_path, a, b), prices={"a": 36, **of_b}))
     row = row_of(devices, "a")
     assert row.million_costs == pytest.approx(36 / (256 * 3600) * 1e6, rel=1e-4)
     assert row.lost_a_day == pytest.approx(24 * 36 * 0.25, rel=1e-3)
     (pair,) = devices.pairs
-    assert pair.slower_wins_below == pytest.approx(18)
-    assert (pair.faster_wins_below, pair.cheaper) == (None, None)
-
-
-@pytest.mark.parametrize(("price", "cheaper"), [(17.0, "b"), (18.0, None), (19.0, "a")])
-def test_of_two_prices_the_interval_decides_where_a_sample_costs_less(
-    price: float, cheaper: str | None, tmp_path: Path
-) -> None:
-    a, b = [measured("ddp", 1.0, 1.01, 0.99)], [measured("ddp", 2.0, 2.02, 1.98)]
-    (pair,) = only(compared(*two(tmp_path, a, b), prices={"a": 36, "b": price})).pairs
     assert pair.cheaper == cheaper
     assert pair.slower_wins_below == pytest.approx(18)
-    assert pair.faster_wins_below == pytest.approx(2 * price)
+    assert pair.faster_wins_below == (pytest.approx(2 * of_b["b"]) if of_b else None)
 
 
 def test_machines_within_their_intervals_are_not_decided(tmp_path: Path) -> None:
@@ -220,10 +213,12 @@ def test_where_one_machine_has_more_configs_the_common_ones_are_compared_too(tmp
     assert "with the only lossless config that both have, a is 1.000" in " ".join(comparison_lines(result))
 
 
-def test_machines_of_different_sizes_are_compared_with_all_their_devices(tmp_path: Path) -> None:
+def test_machines_of_different_sizes_are_compared_and_a_workload_of_one_alone_is_named(tmp_path: Path) -> None:
     devices = only(compared(*two(tmp_path, [measured("ddp", 1.0)], [measured("ddp", 1.0, world="2gpu")])))
     assert devices.worlds == ("8gpu", "2gpu")
     assert devices.pairs[0].ratio.value == pytest.approx(4)
+    files = two(tmp_path, [measured("ddp", 1.0), measured("ddp", 1.0, workload="alone")], [measured("ddp", 1.0)])
+    assert "alone: only on a" in comparison_lines(compared(*files))
 
 
 def fingerprint(**keys: Any) -> dict[str, Any]:
@@ -286,11 +281,6 @@ def test_a_file_or_a_folder_of_an_instance_is_a_machine(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / f"all/{name}/0001_x.json", name, measured("ddp", 1.0))
     assert [machine.name for machine in compared(tmp_path / "all").machines] == ["a", "b"]
-
-
-def test_a_workload_of_one_machine_alone_is_named(tmp_path: Path) -> None:
-    files = two(tmp_path, [measured("ddp", 1.0), measured("ddp", 1.0, workload="alone")], [measured("ddp", 1.0)])
-    assert "alone: only on a" in comparison_lines(compared(*files))
 
 
 def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -> None:
