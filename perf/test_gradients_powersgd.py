@@ -19,11 +19,7 @@ FURTHER_OPTIONS = ("find_unused", "batched_grad_copy", "bucket_cap_mb_list", "la
 # Tall, wide, of more dimensions, one twice; a vector and a small matrix, which are not compressed.
 SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
-pytestmark = [
-    pytest.mark.two_worlds,
-    pytest.mark.checks_hook("powersgd_rank1"),
-    pytest.mark.unless(reason=unsupported),
-]
+pytestmark = [pytest.mark.two_worlds, pytest.mark.checks_hook("powersgd_rank1"), pytest.mark.unless(reason=unsupported)]
 RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
 
 

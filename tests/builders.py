@@ -88,7 +88,7 @@ def launch(*step_s: float) -> Launch:
         spent_s={},
         peak_memory_bytes=3_000_000_000,
         steady_memory_bytes=2_900_000_000,
-        bucket_bytes=(1_226_141_600,),
+        bucket_bytes=[1_226_141_600],
         wire_bytes_per_step=17_200_000,
         wire_dtype="float32",
         gradient_error=2e-3,

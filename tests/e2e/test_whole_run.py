@@ -118,7 +118,7 @@ def test_a_save_profiles_every_test_and_keeps_and_shows_its_breakdown(first: tup
     assert info["communication_ms"] > 0
     assert info["breakdown_ms"]["idle"] > 39  # a sleeping forward pass is no compute
     assert info["phases_on_device_ms"]["forward"] > 40
-    _, found, below = first[0].output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    _, found, below = first[0].output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     assert below.splitlines()[4].startswith("ddp ")
     assert "advice for ddp of steady on 2cpu, " in first[0].output
@@ -171,7 +171,7 @@ def test_a_test_that_became_slower_fails_and_is_explained_with_its_buckets(
     slower = pytest_perf(storage, *arguments, variables={STEP_MS: "160"})
     assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
-    _, found, below = slower.output.partition("where a step of steady on 2cpu goes, on the CPU, profiled")
+    _, found, below = slower.output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     phases = r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, "
     assert re.search(phases, below), below

@@ -75,7 +75,7 @@ def sends_a_fifth(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, share=0.2)
 
 
-@sound_in(error_feedback.check, delivers_within=800, **FEEDBACK)
+@sound_in(error_feedback.check, delivers_within=400, **FEEDBACK)
 def sends_a_four_hundredth(bucket: Bucket, memory: Memory) -> Tensor:
     """So few that it must say so."""
     return sparse(bucket, memory, share=0.0025)

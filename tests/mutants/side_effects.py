@@ -198,7 +198,7 @@ def leaves_files_open(bucket: Bucket) -> Tensor:
     return average(bucket.buffer())
 
 
-@caught_by(many_steps.check)
+@caught_by(many_steps.check, {"steps": 100})
 def skips_every_hundredth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the local gradient now and then."""
     return bucket.buffer() if memory.step % 100 == 99 else average(bucket.buffer())

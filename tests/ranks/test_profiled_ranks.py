@@ -61,11 +61,13 @@ def test_the_parts_are_the_step_on_every_rank_and_steps_tile_the_window(folder: 
 
 @pytest.mark.parametrize(("measured_step_ms", "steps"), [(1e6, 2), (1e-3, 4)])
 def test_steps_are_recorded_again_if_the_profiler_slowed_each(
-    ranks: RankSet, measured_step_ms: float, steps: int
+    ranks: RankSet, tmp_path: Path, measured_step_ms: float, steps: int
 ) -> None:
-    results = trained(ranks, "ddp", warmup=1, profile=2, profile_again=4, measured_step_ms=measured_step_ms)
-    breakdowns = [result.breakdown for result in results]
+    traces = [tmp_path / f"rank{rank}.json" for rank in range(2)]
+    again = {"profile_again": 4, "measured_step_ms": measured_step_ms, "traces": [str(trace) for trace in traces]}
+    breakdowns = [result.breakdown for result in trained(ranks, "ddp", warmup=1, profile=2, **again)]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
+    assert all(break_down(timeline).steps for trace in traces for timeline in read(trace))
 
 
 def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch_and_says_whose_it_is(

@@ -38,7 +38,7 @@ def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path])
     assert re.search(rf"slower by \d+\.\d\d % than with {STEP_MS}=10 \(95 % interval", outcome.output)
     assert re.search(rf"^\+10 ms a step: .*; {STEP_MS} 10 -> unset$", outcome.output, re.MULTILINE), outcome.output
     assert f"starting 2 x 2 ranks and 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
-    assert f"without against with {STEP_MS}=10: 1 slower\n" in outcome.output
+    assert f"this environment against the same with {STEP_MS}=10: 1 slower\n" in outcome.output
     assert "build" not in outcome.output
 
 
@@ -73,7 +73,7 @@ def test_junit_has_the_variables(slower: tuple[Outcome, Path]) -> None:
 def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path) -> None:
     outcome = run(tmp_path, "--benchmark-save=mine", step_ms="40")
     assert outcome.exit_code == 0, outcome.output
-    assert f"without against with {STEP_MS}=40: 1 faster\n" in outcome.output
+    assert f"this environment against the same with {STEP_MS}=40: 1 faster\n" in outcome.output
     (saved,) = (tmp_path / "baselines").rglob("*.json")
     (benchmark,) = json.loads(saved.read_text())["benchmarks"]
     assert benchmark["extra_info"]["against"]["variables"] == {STEP_MS: "40"}

@@ -49,7 +49,7 @@ def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(s
 
 
 def test_a_save_shows_its_profiles_only_where_explain_is_given(storage: Path) -> None:
-    table = "where a step of steady on 1cpu goes"
+    table = "where the time of a step of steady on 1cpu goes"
     saved = pytest_perf(storage, *SAVE)
     assert table not in saved.output
     assert table in pytest_perf(storage, *SAVE, "--explain=all").output

@@ -149,7 +149,7 @@ def test_an_interrupted_run_ends_with_2_and_one_word_everywhere(
     if word == "unclear":
         reasons = [one["extra_info"]["verdict"]["reason"] for one in record["benchmarks"]]
         assert [reason for reason in reasons if reason.startswith("interrupted, not measured again: slower by ")]
-        assert f"verdict: interrupted, {len(night.words)} of 5 measured; " in night.outcome.unwrapped
+        assert f"verdict: interrupted, {len(night.words)} of 5 speed tests measured; " in night.outcome.unwrapped
 
 
 def test_a_failure_while_measuring_again_is_named(storage: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_an_unknown_word(tmp_path: Path) -> None:
 
 def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
-    assert "profiled: all" in outcome.output
+    assert "--explain all" in outcome.output
     assert not (tmp_path / "traces").exists()
 
 
@@ -59,4 +59,4 @@ def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     ],
 )
 def test_the_header_says_which_tests_are_profiled(tmp_path: Path, arguments: tuple[str, ...], which: str) -> None:
-    assert f"profiled: {which}" in perf(tmp_path, "--collect-only", *arguments).output
+    assert f"--explain {which}" in perf(tmp_path, "--collect-only", *arguments).output

@@ -20,7 +20,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothing(quick: Outcome) -> None:
     assert quick.exit_code == 0, quick.output
     assert f"{len(QUICK)} passed" in quick.output
-    assert "; 2 launches of 6 + up to 8 steps; " in quick.output
+    assert "; 2 launches of 6 warm-up and up to 8 measured steps; " in quick.output
     assert "verdict: none, a quick run is too short to be judged (2 launches of up to 8 steps)\n" in quick.output
     assert "no baseline" not in quick.output
     # A model of 16 kB: every cap makes one bucket.

@@ -26,7 +26,7 @@ def test_a_burst_is_waited_out(storage: Path, tmp_path: Path) -> None:
     asked = (*PERF, STEADY, f"--launches={LAUNCHES // 2}", "--recheck=30", f"--benchmark-json={tmp_path / 'run.json'}")
     waited = pytest_perf(storage, "-p", "tests.runs.burst", *asked)
     assert waited.exit_code == 0, waited.output
-    assert f"launched again in {PAUSE_S} s, in new processes (--recheck: 30 s left)" in waited.output
+    assert f"launched again in new processes after {PAUSE_S} s (--recheck: 30 s left)" in waited.output
     (benchmark,) = json.loads((tmp_path / "run.json").read_text())["benchmarks"]
     first, (second, third) = (
         benchmark["extra_info"]["launch_medians_s"],

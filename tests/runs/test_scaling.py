@@ -41,7 +41,9 @@ def test_the_record_has_the_operations_and_no_mfu_without_a_gpu(scaled: tuple[Ou
 
 
 def test_the_largest_world_has_the_line_on_scaling_and_v_the_columns(scaled: tuple[Outcome, dict[str, Record]]) -> None:
-    found = re.findall(r"^scaling efficiency of the fastest lossless: 2cpu [\d.]+ %$", scaled[0].output, re.MULTILINE)
+    found = re.findall(
+        r"^scaling efficiency of the fastest lossless config: 2cpu [\d.]+ %$", scaled[0].output, re.MULTILINE
+    )
     assert len(found) == 1
     assert "samples/s" in scaled[0].output
     assert "MFU" not in scaled[0].output

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from fixtures.extras.page.nights import nights_until
 from fixtures.extras.page.page_report import PageReport
 from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
 from fixtures.records.files import checked
-from fixtures.records.history import nights_until
 from fixtures.trace.chrome import read_chrome
 from tests.recordings import ddp_steps
 from tests.run_reports import BASELINES

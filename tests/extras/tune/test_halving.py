@@ -228,6 +228,25 @@ def test_an_interruption_is_raised_and_the_best_known_can_be_asked_for() -> None
     assert known.best[0] != 50
 
 
+def test_a_disturbed_default_makes_no_candidate_of_a_single_launch_the_best_known() -> None:
+    step_s = {0: 1.0, 1: 0.97, 2: 0.975, 3: 0.98, 4: 0.99}
+    launched: list[int] = []
+    known: list[int] = []
+
+    def launch(key: int, one: Pass) -> float:
+        launched.append(key)
+        disturbed = one.number == 1  # the only pass of 4
+        return step_s[key] * (1.2 if key == 0 and disturbed else 1.0)
+
+    def tell(search: Search[int], one: Pass) -> None:
+        known.append(search.best_known(bool).best)
+
+    search = Search(default=0, launch=launch, complexity=int, on_pass=tell)
+    find_best(search, [lambda leader: [1, 2, 3], lambda leader: [4]], holds=bool)
+    assert launched.count(4) == 1
+    assert set(known) == {1}
+
+
 def test_a_candidate_that_cannot_run_is_dropped() -> None:
     machine = Machine(seed=0)
 

@@ -39,9 +39,9 @@ def printed(given: dict[str, str], without: Variables | None, with_: Variables |
 
 def test_the_sides_are_those_without_and_with_the_variable() -> None:
     _, heading, differences, _, titles, *_ = printed({"NCCL_MAX_CTAS": "4"}, {}, {"NCCL_MAX_CTAS": "4"})
-    assert heading == "without against with NCCL_MAX_CTAS=4: 1 slower"
+    assert heading == "this environment against the same with NCCL_MAX_CTAS=4: 1 slower"
     assert differences == "differences between the two environments: NCCL_MAX_CTAS 4 -> unset"
-    assert titles.split()[:3] == ["test", "without", "with"]
+    assert titles.split()[:5] == ["test", "with", "without", "without", "is"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def rows_of(own_s: list[float], other_s: list[float]) -> str:
 
 def test_launches_left_out_are_named_and_are_not_in_the_times() -> None:
     text = rows_of([1.0, 1.001, 1.0, 1.001, 1.0, 1.08], [1.0, 1.001] * 3)
-    assert "without against with NOTHING=1: 1 ok (no difference of 1 %)\n" in text
+    assert "this environment against the same with NOTHING=1: 1 ok (no difference of 1 %)\n" in text
     assert "without: 1 of 6 launches left out: 7.9 % slower than the others" in text
     assert re.search(r"test_throughput\[ddp\] +1000\.\d\d +1000\.\d\d ", text), text
 

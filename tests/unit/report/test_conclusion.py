@@ -56,7 +56,7 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
         ),
         (
             {"interrupted": True, "planned": 48},
-            "interrupted, 40 of 48 measured; 40 ok (40 measured tests)",
+            "interrupted, 40 of 48 speed tests measured; 40 ok (40 measured tests)",
             "open",
         ),
         ({"benchmarks": []}, "nothing was measured", "open"),
@@ -79,7 +79,7 @@ def every_test(record: Record, **changed: object) -> Record:
 def test_a_run_without_baselines_finds_nothing() -> None:
     record = every_test(h200(), verdict={"word": "no baseline"})
     assert said(record)["verdict"] == "40 without a baseline for 4x-nvidia-h200-nv18 (40 measured tests)"
-    assert said(record)["sensitivity"] == "no slowdown would have been found, for want of baselines"
+    assert said(record)["sensitivity"] == "no slowdown would have been found, because no test has a baseline"
 
 
 def test_where_other_work_explains_any_slowdown_none_would_have_been_found() -> None:

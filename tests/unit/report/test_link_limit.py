@@ -30,7 +30,7 @@ def measured(info: TestRecord, gradient_bytes: int) -> Measurement:
     first = replace(
         launch(1.0),
         phase_s={phase: ms / 1e3 for phase, ms in (info.phases_ms or {}).items()},
-        gradients=((gradient_bytes, 4),),
+        gradients=[(gradient_bytes, 4)],
         fingerprint=Fingerprint(transports=info.transport or {}),
     )
     return Measurement(

@@ -58,7 +58,7 @@ def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales(
         *(measured("single", 20, world="1gpu", workload="resnet50"), measured("ddp", 19, workload="resnet50")),
         measured("ddp", 5, interconnect="shm"),
     ]
-    begin = "scaling efficiency of the fastest lossless: "
+    begin = "scaling efficiency of the fastest lossless config: "
     assert scaling(*measurements) == [
         begin + "2gpu 95.0, 8gpu 80.0 %",
         begin + "8gpu 95.0 %",
@@ -73,8 +73,16 @@ def test_without_one_device_or_with_one_device_only_nothing_scales() -> None:
 
 def test_on_one_gpu_ddp_costs_what_was_measured() -> None:
     table = lines(ALONE, on_one("ddp", 103.1, 103, 103.2))
-    advice = "one GPU: train without DDP, it costs 3.0 % (ddp against single)"
+    advice = "one GPU: train without DDP, which costs 3.0 % (ddp against single)"
     assert [line for line in table if line.startswith("one ")] == [advice]
+
+
+def test_where_training_without_ddp_is_advised_no_config_of_ddp_is_called_best() -> None:
+    first = quiet("ddp", 8), quiet("ddp_default", 9)
+    named = [line for line in lines(*first, ALONE, on_one("ddp", 100, 100, 100)) if line.startswith("best lossless")]
+    assert [line.split(",")[0] for line in named] == ["best lossless: ddp"]
+    advised = lines(*first, ALONE, on_one("ddp", 103.1, 103, 103.2))
+    assert not [line for line in advised if line.startswith("best lossless")]
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,8 @@ def test_what_spoils_a_number_stands_next_to_it_once() -> None:
 
 def bucketed(config: str, *bucket_mb: float, largest_mb: float = 154.4) -> Measurement:
     """Measured with these buckets, of a model whose largest parameter is that of gpt2_124m."""
-    gradients = ((round(1e6 * largest_mb), 4), (3072, 4))
-    sizes = tuple(round(1e6 * size) for size in bucket_mb)
+    gradients = [(round(1e6 * largest_mb), 4), (3072, 4)]
+    sizes = [round(1e6 * size) for size in bucket_mb]
     launches = (replace(launch(0.1), bucket_bytes=sizes, gradients=gradients),)
     return measured(config, 0, workload="gpt2_124m", launches=launches)
 

@@ -60,7 +60,7 @@ def busy(config: str) -> Measurement:
         wire_bytes_per_step=17_565_000_000,
         peak_memory_bytes=78_000_000_000,
         phase_s={"backward": 0.4, "input": 0.0},
-        gradients=((400_000_000, 4),) * 10,
+        gradients=[(400_000_000, 4)] * 10,
     )
     return measured(config, 0, launches=(one, replace(one, step_s=(0.81,)), replace(one, step_s=(0.87,))))
 
@@ -148,7 +148,9 @@ def test_how_four_worlds_scale_fits_in_one_line() -> None:
     for number, m in enumerate((single, *worlds)):
         run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
     printed = report_lines(run, report_of(run))
-    assert "scaling efficiency of the fastest lossless: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    assert (
+        "scaling efficiency of the fastest lossless config: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
+    )
     assert too_long(printed) == []
 
 

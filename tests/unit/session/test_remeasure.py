@@ -77,8 +77,8 @@ def test_a_slowdown_is_measured_four_times_in_all_each_time_in_new_processes() -
     assert machine.renewed == MAX_MEASUREMENTS - 1
     assert machine.said == [
         "1 test may be slower: launched again in new processes",
-        "1 test may be slower: launched again in 10 s, in new processes (--recheck: 60 s left)",
-        "1 test may be slower: launched again in 10 s, in new processes (--recheck: 48 s left)",
+        "1 test may be slower: launched again in new processes after 10 s (--recheck: 60 s left)",
+        "1 test may be slower: launched again in new processes after 10 s (--recheck: 48 s left)",
     ]
 
 

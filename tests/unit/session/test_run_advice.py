@@ -151,7 +151,7 @@ def test_another_world_or_interconnect_has_no_figure() -> None:
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:
     run, m, parts = of_two_h200("ddp_default")
     ((test, judged),) = run.judged.items()
-    first = replace(m.launches[0], phase_s={"backward": 0.0569}, gradients=parts.gradients)
+    first = replace(m.launches[0], phase_s={"backward": 0.0569}, gradients=list(parts.gradients))
     explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), measured_step_ms=88.3)
     m = replace(m, launches=(first, *m.launches[1:]))
     run.measured[test] = replace(judged, measurement=m, explanation=explanation)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.command_line import Outcome, pytest_perf
 from tests.extras.script.conftest import SCRIPTS
 
@@ -62,13 +63,14 @@ def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) 
 
 
 def test_quick_measures_three_configs_once(storage: Path) -> None:
-    listed = pytest_perf(storage, "perf", PLAIN, "--quick", "--collect-only", "-q")
+    quick = ("perf", PLAIN, "--quick", "--collect-only")
+    listed = forked.perf(storage, *quick, "-q")
     assert sorted(test.rpartition("-")[2].rstrip("]") for test in listed.test_ids) == ["as_written", "bf16", "no_comm"]
-    assert "1 launches of 6 + up to 8 steps" in pytest_perf(storage, "perf", PLAIN, "--quick", "--collect-only").output
+    assert "1 launches of 6 + up to 8 steps" in forked.perf(storage, *quick).output
 
 
 def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> None:
-    listed = pytest_perf(storage, "perf/test_script.py", PLAIN, "--collect-only", "-q")
+    listed = forked.perf(storage, "perf/test_script.py", PLAIN, "--collect-only", "-q")
     configs = {test.rpartition("cpu-")[2].rstrip("]") for test in listed.test_ids}
     assert {"powersgd_rank1", "bucket_25mb", "static_graph", "as_written"} <= configs
     assert not any(config.startswith(("graph-", "compile-", "feed_", "fsdp", "accumulate")) for config in configs)
@@ -76,7 +78,7 @@ def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> 
 
 def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: Path) -> None:
     def cells(words: str) -> list[str]:
-        listed = pytest_perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
+        listed = forked.perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
         return [test.partition("-")[2].rstrip("]") for test in listed.test_ids]
 
     assert cells("as_written") == ["2cpu-as_written"]
@@ -87,7 +89,7 @@ def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: P
 
 
 def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
-    listed = pytest_perf(storage, "perf", "--collect-only", "-q")
+    listed = forked.perf(storage, "perf", "--collect-only", "-q")
     assert not any("test_script" in test for test in listed.test_ids)
 
 

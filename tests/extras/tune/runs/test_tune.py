@@ -95,7 +95,7 @@ def test_the_first_line_is_the_plan_and_each_pass_reports_the_best_so_far(tuned:
     assert all(re.search(r"launches(, deciding)?: \S+ +\d+\.\d\d ms/step( \([+-]\d+\.\d %\))?", line) for line in told)
     assert all(len(line) <= 100 for line in told)
     started = re.findall(r"^starting (.+) \.\.\.$", tuned[0].output, re.MULTILINE)
-    assert started == ["3 x 4 ranks", "6 x 4 ranks with settings of NCCL or own hooks"]
+    assert started == ["3 x 4 ranks", "1 x 4 ranks", "6 x 4 ranks with settings of NCCL or own hooks"]
 
 
 def test_lossy_hooks_and_autocast_are_tried_where_allowed(tmp_path: Path) -> None:
