@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,11 @@ def test_steps_are_recorded_again_if_the_profiler_slowed_each(
     ranks: RankSet, tmp_path: Path, measured_step_ms: float, steps: int
 ) -> None:
     traces = [tmp_path / f"rank{rank}.json" for rank in range(2)]
-    again = {"profile_again": 4, "measured_step_ms": measured_step_ms, "traces": [str(trace) for trace in traces]}
+    again: dict[str, Any] = {
+        "profile_again": 4,
+        "measured_step_ms": measured_step_ms,
+        "traces": [str(trace) for trace in traces],
+    }
     breakdowns = [result.breakdown for result in trained(ranks, "ddp", warmup=1, profile=2, **again)]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
     assert all(break_down(timeline).steps for trace in traces for timeline in read(trace))
