@@ -180,7 +180,7 @@ def test_before_and_after_the_tests_a_signal_is_one_line(
         run.await_file("here")
         run.process.send_signal(number)
         assert run.end() == pytest.ExitCode.INTERRUPTED, run.said
-    told = [line for line in run.said.splitlines() if "nterrupt" in line and " 0 of 3 measured" not in line]
+    told = [line for line in run.said.splitlines() if "nterrupt" in line and " 0 of 3 speed tests measured" not in line]
     assert len(told) == 1, run.said
     assert number.name in told[0]
     assert "Traceback" not in run.said

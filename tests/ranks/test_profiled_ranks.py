@@ -14,8 +14,8 @@ from fixtures.trace.breakdown import break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
-from fixtures.trace.recordings import read
 from tests.ranks.asking import trained
+from tests.recordings import timelines
 
 Profiled = tuple[Breakdown, tuple[Bucket, ...]]
 
@@ -54,7 +54,7 @@ def test_the_parts_are_the_step_on_every_rank_and_steps_tile_the_window(folder: 
     assert [len(rank.steps) for rank in ddp.ranks] == [5, 5]
     for step in (step for rank in ddp.ranks for step in rank.steps):
         assert sum(step.parts_ns) == pytest.approx(step.length_ns, rel=1e-6)
-    (timeline,) = read(folder / "bucket_10mb-rank0.json")
+    (timeline,) = timelines(folder / "bucket_10mb-rank0.json")
     marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
     window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
     assert sum(step.length_ns for step in ddp.ranks[0].steps) == window_ns
@@ -72,7 +72,7 @@ def test_steps_are_recorded_again_if_the_profiler_slowed_each(
     }
     breakdowns = [result.breakdown for result in trained(ranks, "ddp", warmup=1, profile=2, **again)]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
-    assert all(break_down(timeline).steps for trace in traces for timeline in read(trace))
+    assert all(break_down(timeline).steps for trace in traces for timeline in timelines(trace))
 
 
 def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch_and_says_whose_it_is(
@@ -80,7 +80,7 @@ def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch_and_says_whose
 ) -> None:
     for rank in range(2):
         file = folder / f"bucket_10mb-rank{rank}.json"
-        (timeline,) = read(file)
+        (timeline,) = timelines(file)
         assert break_down(timeline).steps == ddp.ranks[rank].steps
         whose = json.loads(file.read_text())["distributedInfo"]  # as Holistic Trace Analysis needs it
         assert (whose["rank"], whose["world_size"]) == (rank, 2)

@@ -64,6 +64,12 @@ def test_explain_all_ranks_what_differs_between_the_sides_also_where_it_is_not_s
     assert f"also: {STEP_MS} 40 -> unset" in shown
 
 
+def test_without_a_baseline_no_run_that_requires_one_is_advised(tmp_path: Path) -> None:
+    said = run(tmp_path, step_ms="40").unwrapped.partition(" next: ")[2]
+    assert said.startswith("record a baseline, to watch it every night: ")
+    assert "--require-baseline" not in said
+
+
 def test_junit_has_the_variables(slower: tuple[Outcome, Path]) -> None:
     root = ElementTree.parse(slower[1] / "junit.xml").getroot()
     found = {one.attrib["name"]: one.attrib["value"] for one in root.iter("property")}
