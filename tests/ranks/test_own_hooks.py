@@ -59,7 +59,7 @@ def test_another_dtype_is_reported_for_16_bit_gradients_too(two_ranks: RankSets)
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60)
     with closing(sets), pytest.raises(RankFailure, match=r"raised .*hook raises, bucket 0 .* ArithmeticError"):
         ask(sets, ddp_options.check, ONE, hook=f"{HERE}:raises", **CHECK)
 

@@ -348,7 +348,7 @@ def in_a_shell(folder: Path, rank: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["measured", "profiled", "in a shell"])
 def test_another_interconnect_has_ranks_of_its_own(kind: str) -> None:
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S)
 
     def of(interconnect: Interconnect) -> RankSet:
         return {
@@ -387,7 +387,7 @@ def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
 
 
 def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:
-    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S)
     first, second = sets.start_ahead(INTERCONNECTS["native"])
     assert first.alive
     assert second.alive
@@ -404,7 +404,7 @@ def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_clo
 
 
 def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
-    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S)
     both = threading.Barrier(2)
 
     def call(ranks: RankSet, number: int) -> tuple[int, int]:
@@ -419,7 +419,7 @@ def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
 
 
 def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too() -> None:
-    sets = RankSets(launches=2, size=2, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = RankSets(launches=2, size=2, on_gpu=False, rank_timeout_s=PATIENCE_S)
     began = time.monotonic()
     calls = [
         partial(run, world=TWO, function=function) for function in ("sleeps", "raises_in_step_7", "total", "total")
