@@ -74,6 +74,24 @@ def test_other_work_counts_where_every_measurement_of_a_test_felt_it(
     assert run.other_work(TEST, measured("ddp", 1, world=world)) == found
 
 
+@pytest.mark.parametrize(
+    ("of_the_run", "explained", "found"),
+    [
+        (QUIET, {}, None),
+        (QUIET, {TEST: 20.0}, BUSY),
+        (None, {TEST: 20.0}, BUSY),
+        (HostLoad(others=1.5, cores=2), {TEST: 20.0}, HostLoad(others=1.5, cores=2)),
+    ],
+)
+def test_others_used_the_host_much_in_the_run_or_in_a_test_that_this_explains(
+    run: Run, of_the_run: HostLoad | None, explained: dict[str, float], found: HostLoad | None
+) -> None:
+    run.measured[TEST] = Judged(measurement=measured("bf16", 1, world="2cpu"), verdict=OPEN)
+    run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
+    run.host_load, run.explained_percent = of_the_run, explained
+    assert run.busy_host == found
+
+
 def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory(run: Run) -> None:
     run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
     through_host = replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2}))
