@@ -35,7 +35,7 @@ MEANINGS = {
     "ms/step": "Milliseconds per step on the slowest rank: the geometric mean of the launches' medians.",
     "spread %": "How much slower the slowest launch is than the fastest. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many samples/s.",
-    "of limit %": "Share of the speed without any communication. Over 100: the run was disturbed.",
+    "of limit %": "Share of the speed without any communication. Over 102: the run was disturbed.",
     "copies %": "Share of the step that copies between host and device take, against the config without them.",
     "wire MB": "What a rank sends in a step.",
     "peak MB": "Peak memory of the rank that uses the most.",

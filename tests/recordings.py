@@ -13,6 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from fixtures.trace.chrome import read_chrome
+from fixtures.trace.timeline import Timeline
+
 TRAIN, AUTOGRAD, OTHER = 101, 102, 103
 COMPUTE_STREAM, NCCL_STREAM = 7, 20
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -192,3 +197,12 @@ def _x(category: str, name: str, pid: int, tid: int, start: float, end: float, *
 
 def _ns(us: float) -> int:
     return round(1000 * us)
+
+
+def timelines(file: Path) -> list[Timeline]:
+    """Those of a trace, or of an export of nsys, for which an extra has the reader."""
+    if file.suffix != ".sqlite":
+        return [read_chrome(file)]
+    reader = pytest.importorskip("fixtures.extras.explain.nsys_exports", reason="the extra explain was deleted")
+    read: list[Timeline] = reader.read_sqlite(file)
+    return read

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.extras import EXTRAS
-from tests import forked
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
 
 COLLECT = ("perf", "--collect-only", "-q", "-p", "no:cacheprovider")
@@ -46,18 +45,26 @@ def files() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def everything() -> list[str]:
-    """The tests of the whole project."""
-    return forked.pytest(*COLLECT).test_ids
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project."""
+    folder = tmp_path_factory.mktemp("project")
+    for file in files():
+        if (ROOT / file).exists():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, folder / file)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(project: Path) -> list[str]:
+    """The tests of the whole project. The run that lists them leaves its bytecode in ``project``."""
+    return run(project, "pytest", *COLLECT).test_ids
 
 
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    for file in files():
-        if (ROOT / file).exists():
-            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / file, tmp_path / file)
-    return tmp_path
+def copy(project: Path, everything: list[str], tmp_path: Path) -> Path:
+    """Another copy, with the bytecode."""
+    return shutil.copytree(project, tmp_path, dirs_exist_ok=True)
 
 
 def run(copy: Path, *arguments: str) -> Outcome:
@@ -77,7 +84,7 @@ def replace_list(copy: Path, extras: dict[str, tuple[str, ...]]) -> None:
 def test_without_an_extra_all_other_tests_are_collected(extra: str, copy: Path, everything: list[str]) -> None:
     shutil.rmtree(copy / "fixtures/extras" / extra)
     replace_list(copy, {name: parts for name, parts in EXTRAS.items() if name != extra})
-    own = [file for file in (copy / "perf").iterdir() if f"fixtures.extras.{extra}." in file.read_text()]
+    own = [file for file in (copy / "perf").glob("*.py") if f"fixtures.extras.{extra}." in file.read_text()]
     names = {file.name for file in own}
     for file in own:
         file.unlink()

@@ -11,8 +11,8 @@ import pytest
 
 from fixtures.extras import EXTRAS
 from fixtures.trace.breakdown import break_down
-from fixtures.trace.recordings import read
 from tests.command_line import QUICK, Outcome, pytest_perf
+from tests.recordings import timelines
 from tests.saved_records import Record, edit, forget_canaries, ids_in, infos, records_of
 from tests.workloads_for_tests import STEP_MS
 
@@ -157,7 +157,7 @@ def test_there_is_one_trace_a_rank_named_for_the_test(first: tuple[Outcome, Path
     names = [f"test_scaling-steady-2cpu-ddp-rank{rank}.json.gz" for rank in range(2)]
     assert sorted(path.name for path in traces.glob("test_scaling-steady-2cpu-*")) == names
     assert infos_of(first[1])[OF_TWO_RANKS]["traces"] == names
-    ranks = [break_down(timeline) for name in names for timeline in read(traces / name)]
+    ranks = [break_down(timeline) for name in names for timeline in timelines(traces / name)]
     assert [rank.rank for rank in ranks] == [0, 1]
 
 

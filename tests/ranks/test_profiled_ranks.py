@@ -14,7 +14,7 @@ from fixtures.trace.breakdown import break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
-from fixtures.trace.recordings import read
+from tests.recordings import timelines
 
 WORLD = parse_world("2cpu")
 
@@ -64,7 +64,7 @@ def test_the_parts_are_the_step_on_every_rank_and_step(ddp: Breakdown) -> None:
 
 
 def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
-    (timeline,) = read(folder / "bucket_10mb-rank0.json")
+    (timeline,) = timelines(folder / "bucket_10mb-rank0.json")
     marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
     window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
     assert sum(step.length_ns for step in ddp.ranks[0].steps) == window_ns
@@ -89,11 +89,11 @@ def test_steps_are_recorded_again_if_the_profiler_slowed_each(
     )
     breakdowns = [result.breakdown for result in launch.ask(WORLD, request, doing="profiling")]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
-    assert all(break_down(timeline).steps for trace in traces for timeline in read(trace))
+    assert all(break_down(timeline).steps for trace in traces for timeline in timelines(trace))
 
 
 def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch(folder: Path, ddp: Breakdown) -> None:
-    files = [read(folder / f"bucket_10mb-rank{rank}.json") for rank in range(2)]
+    files = [timelines(folder / f"bucket_10mb-rank{rank}.json") for rank in range(2)]
     assert [break_down(timeline).steps for (timeline,) in files] == [rank.steps for rank in ddp.ranks]
 
 

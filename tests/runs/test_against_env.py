@@ -62,6 +62,12 @@ def test_explain_all_ranks_what_differs_between_the_sides_also_where_it_is_not_s
     assert f"also: {STEP_MS} 40 -> unset" in shown
 
 
+def test_without_a_baseline_no_run_that_requires_one_is_advised(tmp_path: Path) -> None:
+    said = run(tmp_path, step_ms="40").unwrapped.partition(" next: ")[2]
+    assert said.startswith("record a baseline, to watch it every night: ")
+    assert "--require-baseline" not in said
+
+
 def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path) -> None:
     outcome = run(tmp_path, "--benchmark-save=mine", step_ms="40")
     assert outcome.exit_code == 0, outcome.output

@@ -19,15 +19,6 @@ def perf(storage: Path, *arguments: str) -> Outcome:
     return pytest_perf(storage, *SUITE, "-p", "tests.fake_gpus", *arguments, variables=machine())
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A storage with one record."""
-    storage = tmp_path_factory.mktemp("baselines")
-    saved = perf(storage, "--benchmark-save=before")
-    assert saved.exit_code == 0, saved.output
-    return storage
-
-
 def smaller(record: Record) -> None:
     for info in infos(record).values():
         if "steady_memory_bytes" in info:
@@ -63,7 +54,7 @@ def test_growth_fails_the_test_and_is_not_saved(recorded: Path, tmp_path: Path) 
     ((test, reason),) = now["failed"].items()
     assert test == ONE, "and not the test of bf16, whose hook frees at varying times"
     assert reason == (
-        "peak memory of a step grew by 233.3 %: 100 MB now, 30 MB in 0001_before.json of this torch "
+        "peak memory of a step grew by 233.3 %: 100 MB now, 30 MB in 0001_before.json, with the same torch "
         "(threshold 2 % and 64 MB); free what it keeps or, if that is intended, remove this record (git rm) and save "
         "another one"
     )

@@ -28,15 +28,6 @@ def perf(storage: Path, *arguments: str, **variables: str) -> Outcome:
     return pytest_perf(storage, *SUITE, *QUICK, "--explain=none", *arguments, variables={STEP_MS: "120", **variables})
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A storage with one record."""
-    storage = tmp_path_factory.mktemp("baselines")
-    saved = perf(storage, "--benchmark-save=before")
-    assert saved.exit_code == 0, saved.output
-    return storage
-
-
 def test_a_torn_record_of_another_instance_is_named(recorded: Path, tmp_path: Path) -> None:
     storage = shutil.copytree(recorded, tmp_path / "baselines")
     (storage / "another").mkdir()

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -21,16 +22,17 @@ LIMIT_S = 6 * 60
 SEEDS = range(25)
 
 
-def recorded(instance: str) -> dict[Candidate, list[list[float]]]:
-    """The lossless configs of ViT-L/32 in one precision -> by record, ln of the median of each launch."""
-    found: dict[Candidate, list[list[float]]] = {}
+@cache
+def recorded(instance: str) -> dict[str, list[list[float]]]:
+    """The name of each lossless config of ViT-L/32 in one precision -> by record, ln of the median of each launch."""
+    found: dict[str, list[list[float]]] = {}
     for file in sorted((BASELINES / instance).glob("*.json")):
         for benchmark in checked(json.loads(file.read_text())).benchmarks:
             info = benchmark.extra_info
             of_largest = info.workload == "vit_l_32" and info.world == f"{instance[0]}gpu"
             if of_largest and info.lossless and info.config in CONFIGS:
                 logs = [math.log(median_s) for median_s in info.launch_medians_s]
-                found.setdefault(Candidate(config=CONFIGS[info.config]), []).append(logs)
+                found.setdefault(info.config, []).append(logs)
     return found
 
 
@@ -38,34 +40,34 @@ class Machine:
     """Launches drawn from records: the mean of a config, and what one of its launches differs from its record."""
 
     def __init__(self, instance: str, seed: int) -> None:
-        series = {c: logs for c, logs in recorded(instance).items() if not c.config.name.startswith("no_comm")}
+        series = {c: logs for c, logs in recorded(instance).items() if not c.startswith("no_comm")}
         self.true_s = {c: math.exp(fmean(fmean(launches) for launches in logs)) for c, logs in series.items()}
         self.noise = {c: [log - fmean(ls) for ls in logs for log in ls if len(ls) > 1] for c, logs in series.items()}
         self.random = Random(seed)
         self.took_s = 0.0
         self.passes: set[int] = set()
 
-    def launch(self, candidate: Candidate, one: Pass) -> float:
+    def launch(self, config: str, one: Pass) -> float:
         self.took_s += LAUNCH_S
         if one.last is not None and one.last >= 3 and one.number not in self.passes:
             self.passes.add(one.number)
             self.took_s += START_S
-        noise = self.random.choice(self.noise[candidate]) / math.sqrt(one.effort)
-        return self.true_s[candidate] * math.exp(noise)
+        noise = self.random.choice(self.noise[config]) / math.sqrt(one.effort)
+        return self.true_s[config] * math.exp(noise)
 
-    def search(self) -> tuple[Search[Candidate], Decision[Candidate]]:
+    def search(self) -> tuple[Search[str], Decision[str]]:
         search = Search(
-            default=DEFAULT,
+            default=DEFAULT.name,
             launch=self.launch,
-            complexity=lambda candidate: candidate.settings,
+            complexity=lambda config: Candidate(config=CONFIGS[config]).settings,
             launches_left=lambda: (LIMIT_S - self.took_s) / LAUNCH_S,
             seed=self.random.randrange(1000),
         )
-        return search, find_best(search, self.stages(), holds=lambda candidate: True, references=lambda last: [NAIVE])
+        return search, find_best(search, self.stages(), holds=lambda config: True, references=lambda last: [NAIVE.name])
 
-    def stages(self) -> list[Callable[[Candidate], Iterator[Candidate]]]:
+    def stages(self) -> list[Callable[[str], Iterator[str]]]:
         """The sizes, then all others."""
-        sizes = [c for c in self.true_s if c.config.name.startswith("bucket_") and c.config.bucket_cap_mb]
+        sizes = [c for c in self.true_s if c.startswith("bucket_") and CONFIGS[c].bucket_cap_mb]
         return [lambda leader: iter(sizes), lambda leader: iter([c for c in self.true_s if c not in sizes])]
 
 

@@ -24,7 +24,7 @@ def test_growth_within_either_threshold_is_none(now: int, recorded: int) -> None
 
 def test_growth_beyond_both_thresholds_has_both_numbers() -> None:
     assert memory_growth(9_099_000_000, 8_849_000_000, "0003_night.json") == (
-        "peak memory of a step grew by 2.8 %: 9,099 MB now, 8,849 MB in 0003_night.json of this torch "
+        "peak memory of a step grew by 2.8 %: 9,099 MB now, 8,849 MB in 0003_night.json, with the same torch "
         "(threshold 2 % and 64 MB)"
     )
     assert memory_growth(166 * MB, 100 * MB, "0001_a.json") is not None

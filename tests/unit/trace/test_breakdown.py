@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.trace.breakdown import RankBreakdown, StepBreakdown, break_down
-from fixtures.trace.recordings import read
 from fixtures.trace.timeline import HostInterval, Kind, Operation, Timeline
-from tests.recordings import AUTOGRAD, GEMM, NCCL, OTHER, Recording, ddp_steps, sqlite
+from tests.recordings import AUTOGRAD, GEMM, NCCL, OTHER, Recording, ddp_steps, sqlite, timelines
 
 US = 1000
 
@@ -25,7 +24,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def breakdown(recording: Recording, file: Path) -> RankBreakdown:
     """Write a recording to this file, read it back, and break it down."""
     file.unlink(missing_ok=True)
-    (timeline,) = read(sqlite(file, [recording]) if file.suffix == ".sqlite" else recording.chrome(file))
+    (timeline,) = timelines(sqlite(file, [recording]) if file.suffix == ".sqlite" else recording.chrome(file))
     return break_down(timeline)
 
 
@@ -103,7 +102,7 @@ def test_every_kernel_of_a_graph_replay_counts_and_the_first_one_defines_the_lea
 
 
 def test_a_graph_recorded_as_one_piece_is_counted(tmp_path: Path) -> None:
-    (timeline,) = read(sqlite(tmp_path / "export.sqlite", [graph_steps()], graph=True))
+    (timeline,) = timelines(sqlite(tmp_path / "export.sqlite", [graph_steps()], graph=True))
     found = break_down(timeline)
     assert found.opaque_graphs == 3
     assert found.steps[0].parts_ns == (200 * US, 0, 0, 0)

@@ -13,9 +13,8 @@ from fixtures.trace.breakdown import Collective, break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
-from fixtures.trace.recordings import read
 from tests.h200 import POWERSGD, on_ranks, step
-from tests.recordings import AUTOGRAD, GEMM, NCCL, NCCL_STREAM, Recording
+from tests.recordings import AUTOGRAD, GEMM, NCCL, NCCL_STREAM, Recording, timelines
 
 
 def buckets_in_backward() -> Recording:
@@ -42,7 +41,7 @@ def buckets_in_backward() -> Recording:
 
 
 def breakdown(recording: Recording, path: Path) -> Breakdown:
-    (timeline,) = read(recording.chrome(path))
+    (timeline,) = timelines(recording.chrome(path))
     return over_ranks([break_down(timeline)])
 
 
@@ -158,7 +157,7 @@ def test_a_trace_of_nccl_has_elements_and_dtype_of_each_collective(tmp_path: Pat
         if event["name"] == NCCL:  # as torch 2.11 with NCCL 2.28 writes them
             event["args"] |= {"Collective name": "allreduce", "In msg nelems": 375784, "dtype": "BFloat16"}
     file.write_bytes(gzip.compress(json.dumps(trace).encode()))
-    (timeline,) = read(file)
+    (timeline,) = timelines(file)
     found = ledger(over_ranks([break_down(timeline)]))
     assert found is not None
     assert [(entry.what, entry.elements, entry.dtype) for entry in found.collectives] == [

@@ -9,15 +9,14 @@ from fixtures.matrix.recorded import json_of
 from fixtures.trace.breakdown import RankBreakdown, break_down
 from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, Waiting, over_ranks
-from fixtures.trace.recordings import read
 from fixtures.trace.timeline import BadTrace
 from tests.h200 import POWERSGD
-from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
+from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite, timelines
 
 
 def ranks(*recordings: Recording, tmp_path: Path) -> list[RankBreakdown]:
     files = [recording.chrome(tmp_path / f"rank{i}.json") for i, recording in enumerate(recordings)]
-    return [break_down(timeline) for file in files for timeline in read(file)]
+    return [break_down(timeline) for file in files for timeline in timelines(file)]
 
 
 @pytest.fixture
@@ -120,7 +119,7 @@ def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
 
 def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdown) -> None:
     file = sqlite(tmp_path / "all.sqlite", [ddp_steps(1, late_us=150), ddp_steps(0)], text_ids=True)
-    together = over_ranks([break_down(timeline) for timeline in read(file)])
+    together = over_ranks([break_down(timeline) for timeline in timelines(file)])
     ours, theirs = (replace(profile_of(one), late_ranks=None) for one in (together, late))
     assert ours == theirs
     assert together.waiting() == late.waiting()

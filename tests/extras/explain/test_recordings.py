@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras.explain.recordings import read
 from fixtures.trace.breakdown import break_down
-from fixtures.trace.recordings import read
 from fixtures.trace.timeline import BadTrace
 from tests.recordings import Recording, ddp_steps, sqlite
 
@@ -187,7 +187,7 @@ def test_a_report_is_read_through_nsys_export(tmp_path: Path, monkeypatch: pytes
 
 def test_an_export_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_nsys(tmp_path, "exec sleep 600", monkeypatch)
-    monkeypatch.setattr("fixtures.trace.nsys._EXPORT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("fixtures.extras.explain.nsys_exports._EXPORT_TIMEOUT_S", 0.2)
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
     assert message.startswith("nsys export of run.nsys-rep was stopped after 0.2 s: run `nsys export --type sqlite")
 
