@@ -1,6 +1,5 @@
 """A workload that differs from its records: not compared, reported once, and not saved among them."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from tests.builders import unwrapped
 from tests.command_line import QUICK
 from tests.forked import command
 from tests.forked import perf as pytest_perf
-from tests.saved_records import infos, read
+from tests.saved_records import edit, infos, read
 
 ASKED = ("perf/test_scaling.py", *QUICK, "--instance=here")
 STEADY, OF_512 = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "steady_512"))
@@ -72,10 +71,7 @@ def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
 
 
 def test_another_machine_under_the_same_name_is_reported_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
-    (file,) = storage.glob("*/*")
-    record = json.loads(file.read_text())
-    record["environment"] |= {"cpu": "another CPU", "cores": 4096.0}
-    file.write_text(json.dumps(record))
+    edit(storage, lambda record: record["environment"].update(cpu="another CPU", cores=4096.0))
     outcome = pytest_perf(storage, *ASKED, OF_512, "--min-slowdown=100", f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
