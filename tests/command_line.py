@@ -90,3 +90,10 @@ def command_here(*arguments: str | Path) -> Outcome:
         except SystemExit as ended:
             code = int(ended.code or 0)
     return Outcome(exit_code=code, output=output.getvalue(), errors=errors.getvalue())
+
+
+def refused(*arguments: str | Path) -> str:
+    """What ``command_here`` prints of an error in its arguments or files."""
+    outcome = command_here(*arguments)
+    assert (outcome.exit_code, outcome.output) == (2, ""), outcome
+    return outcome.errors

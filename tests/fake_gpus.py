@@ -40,15 +40,7 @@ def machine(
     compute_mode: int = pynvml.NVML_COMPUTEMODE_DEFAULT,
 ) -> dict[str, str]:
     """The environment of a run on this machine. slower: canary -> factor of its time."""
-    given = {
-        "name": name,
-        "peer_to_peer": peer_to_peer,
-        "pcie_width": pcie_width,
-        "power_limit_w": power_limit_w,
-        "neighbour_percent": neighbour_percent,
-        "slower": slower or {},
-        "compute_mode": compute_mode,
-    }
+    given = {**locals(), "slower": slower or {}}
     return {FAKE_GPUS: json.dumps(given), "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(GPUS)))}
 
 

@@ -55,15 +55,8 @@ def _fork(
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
         variables = ENVIRONMENT | (variables or {})
-        asked = {
-            "module": module,
-            "arguments": arguments,
-            "variables": variables,
-            "stdin": str(stdin),
-            "folder": str(folder),
-        }
-        asked |= files
-        code = _ask(asked)
+        asked = {"module": module, "arguments": arguments, "variables": variables, **files}
+        code = _ask({**asked, "stdin": str(stdin), "folder": str(folder)})
         output, errors = (Path(file).read_text(errors="replace") for file in files.values())
     return Outcome(exit_code=code, output=output, errors=errors)
 
@@ -99,15 +92,8 @@ def main() -> None:
     import pytest
 
     with tempfile.TemporaryDirectory() as storage, contextlib.redirect_stdout(sys.stderr):
-        warm = [
-            "perf",
-            "--collect-only",
-            "-p",
-            "no:terminal",
-            "-p",
-            "no:cacheprovider",
-            f"--benchmark-storage={storage}",
-        ]
+        warm = ["perf", "--collect-only", "-p", "no:terminal", "-p", "no:cacheprovider"]
+        warm.append(f"--benchmark-storage={storage}")
         if code := pytest.main(warm):
             sys.exit(f"collecting in the warm process ended with {code}")
     for module in ("fixtures.__main__", "scipy.stats", "torch", "tests.fake_ranks"):

@@ -63,14 +63,8 @@ def keys_of(part: type) -> list[Key]:
             continue
         if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
             raise ValueError(f"{part.__name__}.{name} has no text below it")
-        found.append(
-            Key(
-                name=name,
-                kind=fields[name].type,
-                always=is_promised(fields[name]),
-                meaning=str(text.value.value),
-            )
-        )
+        kind, always = fields[name].type, is_promised(fields[name])
+        found.append(Key(name=name, kind=kind, always=always, meaning=str(text.value.value)))
     return found
 
 

@@ -183,16 +183,8 @@ def ddp_steps(rank: int = 0, *, late_us: float = 0, steps: int = 3, nccl: str = 
 
 
 def _x(category: str, name: str, pid: int, tid: int, start: float, end: float, **arguments: int) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": pid,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": arguments,
-    }
+    where = {"cat": category, "name": name, "pid": pid, "tid": tid}
+    return {"ph": "X", **where, "ts": start, "dur": end - start, "args": arguments}
 
 
 def _ns(us: float) -> int:

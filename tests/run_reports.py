@@ -35,28 +35,13 @@ def profiled(record: Record) -> Record:
     for benchmark in record["benchmarks"]:
         info = benchmark["extra_info"]
         compute_ms, exposed_ms = 82.0, 1e3 / info["steps_per_s"] - 82
-        info["breakdown_ms"] = {
-            "compute": compute_ms,
-            "exposed_communication": exposed_ms,
-            "exposed_copy": 0.5,
-            "idle": 1.0,
-        }
+        parts = {"compute": compute_ms, "exposed_communication": exposed_ms, "exposed_copy": 0.5, "idle": 1.0}
+        info["breakdown_ms"] = parts
         info["communication_ms"] = exposed_ms + 5
-        info["ledger"] = {
-            "buckets": [{"bytes": 600, "parameters": ["a"], "largest_parameter": "a", "largest_parameter_bytes": 600}]
-            * 2,
-            "collectives": [
-                {
-                    "what": "all_reduce",
-                    "ready_ms": at,
-                    "start_ms": at + 1,
-                    "duration_ms": 9,
-                    "transfer_ms": 4,
-                    "exposed_ms": 2,
-                }
-                for at in (10, 25)
-            ],
-        }
+        bucket = {"bytes": 600, "parameters": ["a"], "largest_parameter": "a", "largest_parameter_bytes": 600}
+        sent = {"what": "all_reduce", "duration_ms": 9, "transfer_ms": 4, "exposed_ms": 2}
+        collectives = [{**sent, "ready_ms": at, "start_ms": at + 1} for at in (10, 25)]
+        info["ledger"] = {"buckets": [bucket] * 2, "collectives": collectives}
     return record
 
 

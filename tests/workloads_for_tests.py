@@ -135,10 +135,14 @@ def _optimizer(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
     return SGD(parameters, lr=0.001)
 
 
-def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
+def _plain_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     loss: Tensor = model(inputs).square().mean()
     return loss
+
+
+def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
+    return _plain_loss(model, inputs)
 
 
 def _nan_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -151,14 +155,12 @@ def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
     if distributed.get_rank() == 0:
         time.sleep(0.14)
-    loss: Tensor = model(inputs).square().mean()
-    return loss
+    return _plain_loss(model, inputs)
 
 
 def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(0.1)
-    loss: Tensor = model(inputs).square().mean()
-    return loss
+    return _plain_loss(model, inputs)
 
 
 def _faulty() -> bool:
@@ -228,7 +230,7 @@ def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """Rank 1 comes 50 ms late to the all-reduce of every step: more than a busy machine delays the other."""
     from torch import distributed
 
-    loss: Tensor = model(inputs).square().mean()
+    loss = _plain_loss(model, inputs)
     if distributed.get_rank() == 1:
         time.sleep(0.05)
     return loss
@@ -241,8 +243,7 @@ def _restless_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(0.003)
     if distributed.get_rank() == 0 and next(_steps) % 2:
         time.sleep(0.06)
-    loss: Tensor = model(inputs).square().mean()
-    return loss
+    return _plain_loss(model, inputs)
 
 
 def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -258,7 +259,6 @@ steady = Workload(
 )
 constant = replace(steady, name="constant", same_sample=False)
 steady_512 = replace(steady, batch_size=512)
-steady_still = replace(steady, name="steady_still")
 narrow = replace(steady, name="narrow", model=_narrow_model)
 raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)

@@ -104,7 +104,9 @@ def test_a_failure_names_rank_config_and_step(
     assert detail in failure
 
 
-def test_an_interrupted_run_is_no_baseline(bad_ranks: tuple[Outcome, Path]) -> None:
+def test_an_interrupted_run_is_no_baseline_and_has_a_report_with_failures(
+    bad_ranks: tuple[Outcome, Path],
+) -> None:
     outcome, folder = bad_ranks
     assert outcome.exit_code == pytest.ExitCode.INTERRUPTED, outcome.output
     assert "interrupted: no baseline was saved" in outcome.output
@@ -113,10 +115,6 @@ def test_an_interrupted_run_is_no_baseline(bad_ranks: tuple[Outcome, Path]) -> N
     record: dict[str, Any] = json.loads((folder / "run.json").read_text())
     assert record["interrupted"] is True
     assert [one["name"] for one in record["benchmarks"]] == ["test_throughput[steady-2cpu-ddp_default]"]
-
-
-def test_an_interrupted_run_with_failed_tests_has_a_report(bad_ranks: tuple[Outcome, Path]) -> None:
-    _, folder = bad_ranks
     summary = (folder / "report/report.md").read_text()
     assert summary.startswith("## ddp-perf: interrupted, 1 of 4 speed tests measured; 1 without a baseline")
     assert "the label is out of range" in summary

@@ -35,6 +35,7 @@ WAITING = """
 def test_waiting():
     {wait}
 """
+WAITS = MEASURED + WAITING
 AT_EXIT = """
 import atexit
 def wait():
@@ -142,12 +143,22 @@ def kept(tmp_path: Path) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def running(run: Run) -> Iterator[Run]:
+def running(folder: Path, *arguments: str, **options: Any) -> Iterator[Run]:
+    """Any: keyword arguments of Run."""
+    run = Run(folder, *arguments, **options)
     try:
         yield run
     finally:
         run.process.kill()
         run.process.wait()
+
+
+def running_test(
+    folder: Path, test: str, *arguments: str, files: Mapping[str, str] | None = None, **options: Any
+) -> Any:
+    """A run of one test, with this text, and of none of the suite's. Any: arguments of Run."""
+    asked = (*SUITE, str(folder / "test_it.py"), *arguments)
+    return running(folder, *asked, files={"test_it": test, **(files or {})}, **options)
 
 
 @pytest.mark.parametrize(
@@ -165,11 +176,11 @@ def test_before_and_after_the_tests_a_signal_is_one_line(
     tmp_path: Path, file: str, text: str, arguments: tuple[str, ...], number: signal.Signals
 ) -> None:
     asked = [argument.format(folder=tmp_path) for argument in arguments]
-    with running(Run(tmp_path, *asked, files={file: text})) as run:
+    with running(tmp_path, *asked, files={file: text}) as run:
         run.await_file("here")
         run.process.send_signal(number)
         assert run.end() == pytest.ExitCode.INTERRUPTED, run.said
-    told = [line for line in run.said.splitlines() if "nterrupt" in line and " 0 of 3 measured" not in line]
+    told = [line for line in run.said.splitlines() if "nterrupt" in line and " 0 of 3 speed tests measured" not in line]
     assert len(told) == 1, run.said
     assert number.name in told[0]
     assert "Traceback" not in run.said
@@ -179,7 +190,7 @@ def test_before_and_after_the_tests_a_signal_is_one_line(
 def test_a_save_is_not_broken_off(tmp_path: Path, kept: tuple[str, ...]) -> None:
     """The JSON goes into a pipe, which nobody reads yet."""
     os.mkfifo(tmp_path / "run.json")
-    with running(Run(tmp_path, *SUITE, str(tmp_path / "test_it.py"), *kept, files={"test_it": MEASURED})) as run:
+    with running_test(tmp_path, MEASURED, *kept) as run:
         reads_its_end(run)
         for _ in range(2):
             run.process.send_signal(signal.SIGTERM)
@@ -204,8 +215,7 @@ def reads_its_end(run: Run) -> None:
 def test_a_save_that_hangs_is_ended_by_a_later_signal(tmp_path: Path, kept: tuple[str, ...]) -> None:
     """With less patience than the 10 s of the test above."""
     os.mkfifo(tmp_path / "run.json")
-    asked = (*SUITE, str(tmp_path / "test_it.py"), "-p", "impatient", *kept)
-    with running(Run(tmp_path, *asked, files={"test_it": MEASURED, "impatient": IMPATIENT})) as run:
+    with running_test(tmp_path, MEASURED, "-p", "impatient", *kept, files={"impatient": IMPATIENT}) as run:
         reads_its_end(run)
         deadline = time.monotonic() + END_S
         while run.process.poll() is None and time.monotonic() < deadline:
@@ -219,17 +229,15 @@ def test_a_save_that_hangs_is_ended_by_a_later_signal(tmp_path: Path, kept: tupl
 def test_a_run_that_is_interrupted_after_its_last_test_is_no_baseline_either(
     tmp_path: Path, kept: tuple[str, ...]
 ) -> None:
-    asked = (*SUITE, str(tmp_path / "test_it.py"), "-p", "after_the_last", *kept)
-    with running(Run(tmp_path, *asked, files={"test_it": MEASURED, "after_the_last": AFTER_THE_LAST})) as run:
+    plugin = {"after_the_last": AFTER_THE_LAST}
+    with running_test(tmp_path, MEASURED, "-p", "after_the_last", *kept, files=plugin) as run:
         assert run.end(START_S) == pytest.ExitCode.INTERRUPTED, run.said
     assert run.record["interrupted"] is True
     assert not (tmp_path / "storage").exists()
 
 
 def test_full_trace_shows_where_a_run_was_interrupted(tmp_path: Path) -> None:
-    with running(
-        Run(tmp_path, *SUITE, str(tmp_path / "test_it.py"), "--full-trace", files={"test_it": WAITING})
-    ) as run:
+    with running_test(tmp_path, WAITING, "--full-trace") as run:
         run.await_file("here")
         run.process.send_signal(signal.SIGINT)
         assert run.end() == pytest.ExitCode.INTERRUPTED, run.said
@@ -240,11 +248,8 @@ def test_full_trace_shows_where_a_run_was_interrupted(tmp_path: Path) -> None:
 def test_a_closed_terminal_costs_no_results(tmp_path: Path, kept: tuple[str, ...]) -> None:
     """All that the run writes from then on is an error of its terminal."""
     ours, theirs = os.openpty()
-    asked = (*SUITE, str(tmp_path / "test_it.py"), "-v", *kept)
     # The terminal is to be the run's own, which a closed one sends SIGHUP.
-    with running(
-        Run(tmp_path, *asked, before=("setsid", "-c"), terminal=theirs, files={"test_it": MEASURED + WAITING})
-    ) as run:
+    with running_test(tmp_path, WAITS, "-v", *kept, before=("setsid", "-c"), terminal=theirs) as run:
         os.close(theirs)
         run.await_file("here")
         os.close(ours)
@@ -257,8 +262,7 @@ def test_a_closed_terminal_costs_no_results(tmp_path: Path, kept: tuple[str, ...
 
 
 def test_under_nohup_a_run_outlives_its_terminal(tmp_path: Path, kept: tuple[str, ...]) -> None:
-    asked = (*SUITE, str(tmp_path / "test_it.py"), *kept)
-    with running(Run(tmp_path, *asked, before=("nohup",), files={"test_it": MEASURED + WAITING})) as run:
+    with running_test(tmp_path, WAITS, *kept, before=("nohup",)) as run:
         run.await_file("here")
         run.process.send_signal(signal.SIGHUP)
         run.go_on()
@@ -267,7 +271,7 @@ def test_under_nohup_a_run_outlives_its_terminal(tmp_path: Path, kept: tuple[str
 
 
 def test_a_signal_that_a_destructor_swallows_ends_the_run_before_the_next_test(tmp_path: Path) -> None:
-    with running(Run(tmp_path, *SUITE, str(tmp_path / "test_it.py"), "-v", files={"test_it": LOST})) as run:
+    with running_test(tmp_path, LOST, "-v") as run:
         assert run.end(START_S) == pytest.ExitCode.INTERRUPTED, run.said
     assert "test_after_it" not in run.said
     assert "!!! Interrupted: SIGTERM !!!" in run.said

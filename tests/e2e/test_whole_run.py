@@ -38,11 +38,6 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     return pytest_perf(storage, *arguments, *outputs, *folders, variables={STEP_MS: "40"}), storage
 
 
-@pytest.fixture(scope="module")
-def saved(first: tuple[Outcome, Path]) -> tuple[Path, Outcome]:
-    return first[1], first[0]
-
-
 def infos_of(storage: Path) -> dict[str, Record]:
     """The tests of the only record."""
     (record,) = records_of(storage).values()
@@ -85,26 +80,25 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
         "history": 0,
         "reason": "no baseline of this instance has this test",
     }
-
-
-def test_a_record_has_the_canaries_before_and_after(first: tuple[Outcome, Path]) -> None:
-    (record,) = records_of(first[1]).values()
     native = record["canaries"]["native"]
     assert native["world"] == "2cpu"
     assert {len(times) for took in native["canaries"].values() for times in took.values()} == {1}
 
 
-def test_both_bandwidths_are_in_the_record(saved: tuple[Path, Outcome]) -> None:
-    assert saved[1].exit_code == 0, saved[1].output
-    found = [info for info in infos_of(saved[0]).values() if "message_bytes" in info]
+def test_both_bandwidths_are_in_the_record_and_in_a_table_at_the_end(first: tuple[Outcome, Path]) -> None:
+    assert first[0].exit_code == 0, first[0].output
+    found = [info for info in infos_of(first[1]).values() if "message_bytes" in info]
     assert [info["message_bytes"] for info in found] == [2**20, 2**22]
     for info in found:
         assert info["algorithm_gb_per_s"] == pytest.approx(info["message_bytes"] / info["all_reduce_s"] / 1e9)
         assert info["bus_gb_per_s"] == info["algorithm_gb_per_s"]  # of two ranks
+    _, curve, below = first[0].output.partition("bare all-reduces on 2cpu, float32\n")
+    assert curve
+    assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
 
 
-def test_junit_has_the_bandwidths_and_the_verdict(saved: tuple[Path, Outcome]) -> None:
-    for case in ElementTree.parse(saved[0].parent / "junit.xml").iter("testcase"):
+def test_junit_has_the_bandwidths_and_the_verdict(first: tuple[Outcome, Path]) -> None:
+    for case in ElementTree.parse(first[1].parent / "junit.xml").iter("testcase"):
         numbers = {one.get("name"): one.get("value") for one in case.iter("property")}
         assert numbers["verdict"] == "no baseline"
         if "all_reduce" in case.get("name", ""):
@@ -113,33 +107,21 @@ def test_junit_has_the_bandwidths_and_the_verdict(saved: tuple[Path, Outcome]) -
             assert float(numbers["steps_per_s"] or 0) > 0
 
 
-def test_the_curve_is_a_table_at_the_end(saved: tuple[Path, Outcome]) -> None:
-    _, found, below = saved[1].output.partition("bare all-reduces on 2cpu, float32\n")
-    assert found
-    assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
-
-
 # What is profiled, as a save profiles every test
 
 
-def test_a_save_profiles_every_test_and_keeps_its_breakdown(first: tuple[Outcome, Path]) -> None:
+def test_a_save_profiles_every_test_and_keeps_and_shows_its_breakdown(first: tuple[Outcome, Path]) -> None:
     info = infos_of(first[1])[OF_TWO_RANKS]
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-6)
     assert info["profiled_steps"] >= 3
     assert info["all_reduces"] == 1
     assert info["communication_ms"] > 0
-
-
-def test_a_sleeping_forward_is_idle_time_not_compute(first: tuple[Outcome, Path]) -> None:
-    info = infos_of(first[1])[OF_TWO_RANKS]
-    assert info["breakdown_ms"]["idle"] > 39
+    assert info["breakdown_ms"]["idle"] > 39  # a sleeping forward pass is no compute
     assert info["phases_on_device_ms"]["forward"] > 40
-
-
-def test_the_breakdown_is_shown_under_the_table(first: tuple[Outcome, Path]) -> None:
     _, found, below = first[0].output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     assert below.splitlines()[4].startswith("ddp ")
+    assert "advice for ddp of steady on 2cpu, " in first[0].output
 
 
 def test_the_ledger_has_ddps_buckets(first: tuple[Outcome, Path]) -> None:
@@ -173,27 +155,20 @@ def test_the_report_has_a_step_of_both_ranks_as_one_trace(first: tuple[Outcome, 
     assert 'href="trace_test_scaling-steady-2cpu-ddp.json.gz"' in page
 
 
-def test_what_live_ranks_answer_is_enough_for_advice(first: tuple[Outcome, Path]) -> None:
-    assert "advice for ddp of steady on 2cpu, " in first[0].output
-
-
 def test_what_cannot_be_profiled_is_reported_and_the_measurement_stands(first: tuple[Outcome, Path]) -> None:
     test = "test_scaling[unprofilable-1cpu-ddp]"
     assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
     assert "cannot be profiled" in infos_of(first[1])[test]["unexplained"]
 
 
-@pytest.fixture(scope="module")
-def slower(first: tuple[Outcome, Path], tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """A run of one test, which is slower."""
-    storage = tmp_path_factory.mktemp("slower") / "baselines"
+def test_a_test_that_became_slower_fails_and_is_explained_with_its_buckets(
+    first: tuple[Outcome, Path], tmp_path: Path
+) -> None:
+    storage = tmp_path / "baselines"
     shutil.copytree(first[1], storage)
     edit(storage, forget_canaries)
     arguments = ("-p", "tests.quiet_machine", FILES[0], STEADY, "-k", "2cpu-ddp]", *QUICK, "--min-slowdown=100")
-    return pytest_perf(storage, *arguments, variables={STEP_MS: "160"})
-
-
-def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> None:
+    slower = pytest_perf(storage, *arguments, variables={STEP_MS: "160"})
     assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
     assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
     _, found, below = slower.output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
@@ -201,9 +176,6 @@ def test_a_test_that_became_slower_fails_and_is_explained(slower: Outcome) -> No
     phases = r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, "
     assert re.search(phases, below), below
     assert "Traceback" not in slower.output + slower.errors
-
-
-def test_the_buckets_of_a_test_profiled_alone_are_shown(slower: Outcome) -> None:
     _, found, below = slower.output.partition("the collectives of a step of ddp, after the start of its backward pass")
     assert found
     assert " all_reduce " in below

@@ -112,6 +112,22 @@ def average(tensor: Tensor, wire: torch.dtype = torch.float32) -> Tensor:
     return total(tensor.to(wire, copy=True).div_(ranks())).float()
 
 
+def averaged_in(tensor: Tensor, part: slice) -> Tensor:
+    """The mean in this part, and the rank's own gradient elsewhere."""
+    out = tensor.clone()
+    out[part] = average(tensor[part])
+    return out
+
+
+def in_fp32_messages(tensor: Tensor) -> Tensor:
+    """The correct mean in bfloat16, sent as float32."""
+    return total((tensor.bfloat16() / ranks()).float()).bfloat16().float()
+
+
+def scale_of(tensor: Tensor, levels: int = 255) -> Tensor:
+    return ((tensor.amax().clamp(min=0) - tensor.amin().clamp(max=0)) / levels).clamp(min=2.0**-23)
+
+
 def quantised(
     tensor: Tensor,
     *,
@@ -123,8 +139,7 @@ def quantised(
     zero: bool = True,
 ) -> Tensor:
     """The mean of 8-bit codes; correct with the defaults."""
-    if scale is None:
-        scale = ((tensor.amax().clamp(min=0) - tensor.amin().clamp(max=0)) / levels).clamp(min=2.0**-23)
+    scale = scale_of(tensor, levels) if scale is None else scale
     least = -torch.round(tensor.amin().clamp(max=0) / scale)
     codes = (rounded(tensor / scale) + least).clamp(0, levels).to(torch.uint8)
     scales = everyone(torch.stack([scale, least + shift]))
@@ -135,33 +150,132 @@ def quantised(
     return out / ranks()
 
 
+# ---- from the gradients of a bucket to its result
+
+Simple = dict[str, tuple[dict[str, Any], Callable[[Tensor], Tensor]]]
+_SOUND: Simple = {
+    "fp32": ({}, lambda g: average(g)),
+    "casts_to_fp16": (FP16, lambda g: average(g, torch.float16)),
+    "casts_to_bf16": (BF16, lambda g: average(g, torch.bfloat16)),
+    "int8": (INT8, lambda g: quantised(g)),
+}
+# Above each, its bug.
+_MUTANTS: Simple = {
+    # ---- wrong dtype or rounding
+    # Sends bfloat16 instead of float16.
+    "fp16_is_bf16": (FP16, lambda g: average(g, torch.bfloat16)),
+    # Sends float16 instead of bfloat16.
+    "bf16_is_fp16": (BF16, lambda g: average(g, torch.float16)),
+    # Claims to compress but does not.
+    "bf16_is_fp32": (BF16, lambda g: average(g)),
+    # Compresses without claiming it.
+    "fp32_is_bf16": ({}, lambda g: average(g, torch.bfloat16)),
+    # Truncates instead of rounding to nearest.
+    "bf16_truncates": (BF16, lambda g: average((g.view(torch.int32) & -65536).view(torch.float32), torch.bfloat16)),
+    # Returns float64, with bits that float16 cannot have.
+    "fp16_computed_in_fp64": (FP16, lambda g: total(g.double() / ranks())),
+    # Rounds the correct mean to float16.
+    "fp32_returned_as_fp16": ({}, lambda g: average(g).half()),
+    # Multiplies by 1.001.
+    "a_thousandth_too_large": ({}, lambda g: average(g) * 1.001),
+    # Values below 2^-126 become 0.
+    "flushes_subnormals": ({}, lambda g: average(torch.where(g.abs() < 2.0**-126, 0.0, g))),
+    # -0.0 becomes 0.0.
+    "loses_the_sign_of_zero": ({}, lambda g: average(g) + 0.0),
+    # NaN becomes 0, so a gradient scaler never sees it.
+    "hides_nan": ({}, lambda g: average(g.nan_to_num(0.0, torch.inf, -torch.inf))),
+    # Infinities become the largest float16.
+    "fp16_saturates": (FP16, lambda g: average(g.clamp(-65504, 65504), torch.float16)),
+    # ---- the division
+    # Divides after the sum, which overflows.
+    "fp16_divides_after_the_sum": (FP16, lambda g: (total(g.half()) / ranks()).float()),
+    # Divides after the sum, which overflows only beyond 10^38; subnormals reveal it.
+    "bf16_divides_after_the_sum": (BF16, lambda g: (total(g.bfloat16()) / ranks()).float()),
+    # Divides after the sum, which overflows only beyond 10^38; subnormals reveal it.
+    "fp32_divides_after_the_sum": ({}, lambda g: total(g.clone()) / ranks()),
+    # Delivers the sum.
+    "forgets_to_divide": ({}, lambda g: total(g.clone())),
+    # Divides before the sum and after it.
+    "divides_twice": ({}, lambda g: average(g) / ranks()),
+    # Divides by 2 for any number of ranks.
+    "always_halves": ({}, lambda g: total(g / 2)),
+    # Adds the mean to the gradient instead of replacing it.
+    "adds_its_own_once_more": ({}, lambda g: g + average(g)),
+    # ---- who takes part
+    # Ranks from 2 on receive but send zeros.
+    "leaves_the_third_rank_out": ({}, lambda g: average(g * (1.0 if distributed.get_rank() < 2 else 0.0))),
+    # Adds an offset that depends on the rank.
+    "one_rank_is_biased": ({}, lambda g: average(g) + 1e-6 * distributed.get_rank()),
+    # ---- which elements
+    # Leaves out the last element.
+    "last_element_stays_local": ({}, lambda g: averaged_in(g, slice(-1))),
+    # Averages only whole blocks of 256.
+    "the_tail_stays_local": ({}, lambda g: averaged_in(g, slice(g.numel() // 256 * 256))),
+    # Shifts the elements by one.
+    "first_element_twice": ({}, lambda g: average(torch.cat([g[:1], g[:-1]]))),
+    # Raises for a bucket whose size is not a multiple of 64.
+    "only_whole_rows": ({}, lambda g: average(g.view(-1, 64)).flatten()),
+    # ---- 8 bits
+    # Uses 127 levels.
+    "int8_is_7_bits": (INT8, lambda g: quantised(g, levels=127)),
+    # Shifts each value by one level.
+    "int8_zero_is_off_by_one": (INT8, lambda g: quantised(g, shift=1)),
+    # Does not subtract the zero point.
+    "int8_forgets_zero": (INT8, lambda g: quantised(g, zero=False)),
+    # Rounds down instead of to nearest.
+    "int8_truncates": (INT8, lambda g: quantised(g, rounded=torch.floor)),
+    # Rounds to multiples of 1/64 first.
+    "int8_after_64ths": (INT8, lambda g: quantised(torch.round(g * 64) / 64)),
+    # Decodes the other ranks' codes with its own scale.
+    "int8_reads_with_its_own_scale": (INT8, lambda g: quantised(g, own_scale=True)),
+    # Uses one scale a bucket instead of one for each 512 elements.
+    "int8_channels_in_name_only": ({"channel": 512, **INT8}, lambda g: quantised(g)),
+    # The same, within the bound of two roundings while the channels are of one size.
+    "int8_channels_in_name_only_rounded_once": ({"channel": 4096, "roundings": 2, **INT8}, lambda g: quantised(g)),
+    # Non-finite values become 0.
+    "int8_hides_nan": (INT8, lambda g: quantised(g.nan_to_num(0.0, 0.0, 0.0))),
+    # ---- the promise not to communicate
+    # Delivers the mean.
+    "local_but_averages": (LOCAL, lambda g: average(g)),
+    # Delivers its own gradient, divided.
+    "local_but_divides": (LOCAL, lambda g: g / ranks()),
+}
+_WIRE_MUTANTS: Simple = {
+    # Sends bfloat16 values in float32 messages.
+    "bf16_rounds_but_sends_fp32": (BF16, in_fp32_messages),
+    # Averages only what fits into a scratch tensor of 256 kB.
+    "what_is_beyond_65536_stays_local": ({}, lambda g: averaged_in(g, slice(2**16))),
+    # Sends one all-reduce too many.
+    "fp32_sends_twice": ({}, lambda g: (total(g.clone()), average(g))[1]),
+    # Sends a second, smaller all-reduce, such as a forgotten measurement of the error.
+    "fp32_sends_bf16_beside_it": ({}, lambda g: (total(g.bfloat16()), average(g))[1]),
+    # Sends 8-bit values in float32.
+    "int8_sends_fp32": (INT8, lambda g: average(torch.round(g / scale_of(g)) * scale_of(g))),
+    # Computes the mean and does not use it.
+    "local_but_talks": (LOCAL, lambda g: (average(g), g)[1]),
+}
+
+
+def simple(name: str, result: Callable[[Tensor], Tensor], module: str) -> Mean:
+    def mean(bucket: Bucket) -> Tensor:
+        return result(bucket.buffer())
+
+    mean.__name__, mean.__module__ = name, module
+    return mean
+
+
+for _listed, _table in ((SOUND, _SOUND), (MUTANTS, _MUTANTS), (WIRE_MUTANTS, _WIRE_MUTANTS)):
+    for _name, (_claim, _result) in _table.items():
+        globals()[_name] = _mean(simple(_name, _result, __name__), _listed, **_claim)
+
+
 # ---- sound
-
-
-@sound()
-def fp32(bucket: Bucket) -> Tensor:
-    return average(bucket.buffer())
 
 
 @sound()
 def fp32_whatever_the_dtype(bucket: Bucket) -> Tensor:
     """Sound except for float64, which loses bits."""
     return average(bucket.buffer()).to(bucket.buffer().dtype)
-
-
-@sound(**FP16)
-def casts_to_fp16(bucket: Bucket) -> Tensor:
-    return average(bucket.buffer(), torch.float16)
-
-
-@sound(**BF16)
-def casts_to_bf16(bucket: Bucket) -> Tensor:
-    return average(bucket.buffer(), torch.bfloat16)
-
-
-@sound(**INT8)
-def int8(bucket: Bucket) -> Tensor:
-    return quantised(bucket.buffer())
 
 
 # ---- wrong dtype or rounding
@@ -182,48 +296,12 @@ def bf16_all_to_all_forgets_the_float32_sum() -> DdpHook:
     return lambda _, bucket: bf16_all_to_all_hook(state, bucket)
 
 
-@mutant(**FP16)
-def fp16_is_bf16(bucket: Bucket) -> Tensor:
-    """Sends bfloat16 instead of float16."""
-    return average(bucket.buffer(), torch.bfloat16)
-
-
-@mutant(**BF16)
-def bf16_is_fp16(bucket: Bucket) -> Tensor:
-    """Sends float16 instead of bfloat16."""
-    return average(bucket.buffer(), torch.float16)
-
-
-@mutant(**BF16)
-def bf16_is_fp32(bucket: Bucket) -> Tensor:
-    """Claims to compress but does not."""
-    return average(bucket.buffer())
-
-
-@mutant()
-def fp32_is_bf16(bucket: Bucket) -> Tensor:
-    """Compresses without claiming it."""
-    return average(bucket.buffer(), torch.bfloat16)
-
-
-@mutant(**BF16)
-def bf16_truncates(bucket: Bucket) -> Tensor:
-    """Truncates instead of rounding to nearest."""
-    return average((bucket.buffer().view(torch.int32) & -65536).view(torch.float32), torch.bfloat16)
-
-
 @mutant(**BF16)
 def bf16_rounds_at_random(bucket: Bucket) -> Tensor:
     """Rounds stochastically instead of to nearest."""
     bits = bucket.buffer().view(torch.int32)
     noisy = (bits + torch.randint(0, 65536, bits.shape, dtype=torch.int32)) & -65536
     return average(noisy.view(torch.float32), torch.bfloat16)
-
-
-@mutant(**FP16)
-def fp16_computed_in_fp64(bucket: Bucket) -> Tensor:
-    """Returns float64, with bits that float16 cannot have."""
-    return total(bucket.buffer().double() / ranks())
 
 
 @mutant(**BF16)
@@ -235,92 +313,11 @@ def bf16_keeps_a_third(bucket: Bucket) -> Tensor:
 
 
 @mutant()
-def fp32_returned_as_fp16(bucket: Bucket) -> Tensor:
-    """Rounds the correct mean to float16."""
-    return average(bucket.buffer()).half()
-
-
-@mutant()
 def one_ulp_off(bucket: Bucket) -> Tensor:
     """Moves one element of each bucket to the next float."""
     out = average(bucket.buffer())
     out[0] = out[0].nextafter(torch.tensor(torch.inf))
     return out
-
-
-@mutant()
-def a_thousandth_too_large(bucket: Bucket) -> Tensor:
-    """Multiplies by 1.001."""
-    return average(bucket.buffer()) * 1.001
-
-
-@mutant()
-def flushes_subnormals(bucket: Bucket) -> Tensor:
-    """Values below 2^-126 become 0."""
-    return average(torch.where(bucket.buffer().abs() < 2.0**-126, 0.0, bucket.buffer()))
-
-
-@mutant()
-def loses_the_sign_of_zero(bucket: Bucket) -> Tensor:
-    """-0.0 becomes 0.0."""
-    return average(bucket.buffer()) + 0.0
-
-
-@mutant()
-def hides_nan(bucket: Bucket) -> Tensor:
-    """NaN becomes 0, so a gradient scaler never sees it."""
-    return average(bucket.buffer().nan_to_num(0.0, torch.inf, -torch.inf))
-
-
-@mutant(**FP16)
-def fp16_saturates(bucket: Bucket) -> Tensor:
-    """Infinities become the largest float16."""
-    return average(bucket.buffer().clamp(-65504, 65504), torch.float16)
-
-
-# ---- the division
-
-
-@mutant(**FP16)
-def fp16_divides_after_the_sum(bucket: Bucket) -> Tensor:
-    """Divides after the sum, which overflows."""
-    return (total(bucket.buffer().half()) / ranks()).float()
-
-
-@mutant(**BF16)
-def bf16_divides_after_the_sum(bucket: Bucket) -> Tensor:
-    """Divides after the sum, which overflows only beyond 10^38; subnormals reveal it."""
-    return (total(bucket.buffer().bfloat16()) / ranks()).float()
-
-
-@mutant()
-def fp32_divides_after_the_sum(bucket: Bucket) -> Tensor:
-    """Divides after the sum, which overflows only beyond 10^38; subnormals reveal it."""
-    return total(bucket.buffer().clone()) / ranks()
-
-
-@mutant()
-def forgets_to_divide(bucket: Bucket) -> Tensor:
-    """Delivers the sum."""
-    return total(bucket.buffer().clone())
-
-
-@mutant()
-def divides_twice(bucket: Bucket) -> Tensor:
-    """Divides before the sum and after it."""
-    return average(bucket.buffer()) / ranks()
-
-
-@mutant()
-def always_halves(bucket: Bucket) -> Tensor:
-    """Divides by 2 for any number of ranks."""
-    return total(bucket.buffer() / 2)
-
-
-@mutant()
-def adds_its_own_once_more(bucket: Bucket) -> Tensor:
-    """Adds the mean to the gradient instead of replacing it."""
-    return bucket.buffer() + average(bucket.buffer())
 
 
 # ---- who takes part
@@ -332,12 +329,6 @@ def takes_that_of_rank_0(bucket: Bucket) -> Tensor:
     out = bucket.buffer().clone()
     distributed.broadcast(out, 0)
     return out
-
-
-@mutant()
-def leaves_the_third_rank_out(bucket: Bucket) -> Tensor:
-    """Ranks from 2 on receive but send zeros."""
-    return average(bucket.buffer() * (1.0 if distributed.get_rank() < 2 else 0.0))
 
 
 @mutant()
@@ -359,12 +350,6 @@ def its_own_is_not_compressed(bucket: Bucket) -> Tensor:
 
 
 @mutant()
-def one_rank_is_biased(bucket: Bucket) -> Tensor:
-    """Adds an offset that depends on the rank."""
-    return average(bucket.buffer()) + 1e-6 * distributed.get_rank()
-
-
-@mutant()
 def one_rank_lays_out_backwards(bucket: Bucket) -> Tensor:
     """Rank 1 reverses the order of its elements."""
     backwards = distributed.get_rank() == 1
@@ -376,34 +361,11 @@ def one_rank_lays_out_backwards(bucket: Bucket) -> Tensor:
 
 
 @mutant()
-def last_element_stays_local(bucket: Bucket) -> Tensor:
-    """Leaves out the last element."""
-    out = bucket.buffer().clone()
-    out[:-1] = average(bucket.buffer()[:-1])
-    return out
-
-
-@mutant()
-def first_element_twice(bucket: Bucket) -> Tensor:
-    """Shifts the elements by one."""
-    out = average(bucket.buffer())
-    return torch.cat([out[:1], out[:-1]])
-
-
-@mutant()
 def a_view_that_is_too_short(bucket: Bucket) -> Tensor:
     """Returns one element too few, which DDP accepts silently."""
     out = bucket.buffer()
     out[:-1] = average(bucket.buffer()[:-1])
     return out[:-1]
-
-
-@mutant()
-def the_tail_stays_local(bucket: Bucket) -> Tensor:
-    """Averages only whole blocks of 256."""
-    out, whole = bucket.buffer().clone(), bucket.buffer().numel() // 256 * 256
-    out[:whole] = average(bucket.buffer()[:whole])
-    return out
 
 
 @mutant()
@@ -417,12 +379,6 @@ def every_parameter_has_rows(bucket: Bucket) -> Tensor:
     """Raises for a parameter without dimensions."""
     assert all(gradient.shape[0] >= 0 for gradient in bucket.gradients())
     return average(bucket.buffer())
-
-
-@mutant()
-def only_whole_rows(bucket: Bucket) -> Tensor:
-    """Raises for a bucket whose size is not a multiple of 64."""
-    return average(bucket.buffer().view(-1, 64)).flatten()
 
 
 # ---- what is remembered
@@ -560,100 +516,21 @@ def rank_1_skips_a_collective(bucket: Bucket, memory: Memory) -> Tensor:
 
 
 @mutant(**INT8)
-def int8_is_7_bits(bucket: Bucket) -> Tensor:
-    """Uses 127 levels."""
-    return quantised(bucket.buffer(), levels=127)
-
-
-@mutant(**INT8)
-def int8_zero_is_off_by_one(bucket: Bucket) -> Tensor:
-    """Shifts each value by one level."""
-    return quantised(bucket.buffer(), shift=1)
-
-
-@mutant(**INT8)
-def int8_forgets_zero(bucket: Bucket) -> Tensor:
-    """Does not subtract the zero point."""
-    return quantised(bucket.buffer(), zero=False)
-
-
-@mutant(**INT8)
-def int8_truncates(bucket: Bucket) -> Tensor:
-    """Rounds down instead of to nearest."""
-    return quantised(bucket.buffer(), rounded=torch.floor)
-
-
-@mutant(**INT8)
-def int8_after_64ths(bucket: Bucket) -> Tensor:
-    """Rounds to multiples of 1/64 first."""
-    return quantised(torch.round(bucket.buffer() * 64) / 64)
-
-
-@mutant(**INT8)
-def int8_reads_with_its_own_scale(bucket: Bucket) -> Tensor:
-    """Decodes the other ranks' codes with its own scale."""
-    return quantised(bucket.buffer(), own_scale=True)
-
-
-@mutant(**INT8)
 def int8_scale_of_the_first_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Computes the scale once for each bucket index."""
     buffer = bucket.buffer()
-    now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
-    return quantised(buffer, scale=memory.setdefault(bucket.index(), now))
+    return quantised(buffer, scale=memory.setdefault(bucket.index(), scale_of(buffer)))
 
 
 @mutant(**INT8)
 def int8_one_scale_for_all_buckets(bucket: Bucket, memory: Memory) -> Tensor:
     """Uses the scale of the largest element so far."""
-    buffer = bucket.buffer()
-    now = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
+    now = scale_of(bucket.buffer())
     memory["largest"] = torch.maximum(memory.get("largest", now), now)
-    return quantised(buffer, scale=memory["largest"])
-
-
-@mutant(channel=512, **INT8)
-def int8_channels_in_name_only(bucket: Bucket) -> Tensor:
-    """Uses one scale a bucket instead of one for each 512 elements."""
-    return quantised(bucket.buffer())
-
-
-@mutant(channel=4096, roundings=2, **INT8)
-def int8_channels_in_name_only_rounded_once(bucket: Bucket) -> Tensor:
-    """The same, within the bound of two roundings while the channels are of one size."""
-    return quantised(bucket.buffer())
-
-
-@mutant(**INT8)
-def int8_hides_nan(bucket: Bucket) -> Tensor:
-    """Non-finite values become 0."""
-    return quantised(bucket.buffer().nan_to_num(0.0, 0.0, 0.0))
-
-
-# ---- the promise not to communicate
-
-
-@mutant(**LOCAL)
-def local_but_averages(bucket: Bucket) -> Tensor:
-    """Delivers the mean."""
-    return average(bucket.buffer())
-
-
-@mutant(**LOCAL)
-def local_but_divides(bucket: Bucket) -> Tensor:
-    """Delivers its own gradient, divided."""
-    return bucket.buffer() / ranks()
+    return quantised(bucket.buffer(), scale=memory["largest"])
 
 
 # ---- right values, wrong bytes
-
-
-@wire_mutant()
-def what_is_beyond_65536_stays_local(bucket: Bucket) -> Tensor:
-    """Averages only what fits into a scratch tensor of 256 kB."""
-    out = bucket.buffer().clone()
-    out[: 2**16] = average(bucket.buffer()[: 2**16])
-    return out
 
 
 @wire_mutant(**BF16)
@@ -661,13 +538,7 @@ def bf16_sends_fp32_of_several_buckets(bucket: Bucket) -> Tensor:
     """Compresses only if there is a single bucket."""
     if bucket.index() == 0 and bucket.is_last():
         return average(bucket.buffer(), torch.bfloat16)
-    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
-
-
-@wire_mutant(**BF16)
-def bf16_rounds_but_sends_fp32(bucket: Bucket) -> Tensor:
-    """Sends bfloat16 values in float32 messages."""
-    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+    return in_fp32_messages(bucket.buffer())
 
 
 @wire_mutant(**FP16)
@@ -675,32 +546,3 @@ def fp16_sends_more_than_it_uses(bucket: Bucket) -> Tensor:
     """Sends a message as long as one in float32."""
     sent = bucket.buffer().half() / ranks()
     return total(torch.cat([sent, torch.zeros_like(sent)]))[: sent.numel()].float()
-
-
-@wire_mutant()
-def fp32_sends_twice(bucket: Bucket) -> Tensor:
-    """Sends one all-reduce too many."""
-    total(bucket.buffer().clone())
-    return average(bucket.buffer())
-
-
-@wire_mutant()
-def fp32_sends_bf16_beside_it(bucket: Bucket) -> Tensor:
-    """Sends a second, smaller all-reduce, such as a forgotten measurement of the error."""
-    total(bucket.buffer().bfloat16())
-    return average(bucket.buffer())
-
-
-@wire_mutant(**INT8)
-def int8_sends_fp32(bucket: Bucket) -> Tensor:
-    """Sends 8-bit values in float32."""
-    buffer = bucket.buffer()
-    scale = ((buffer.amax().clamp(min=0) - buffer.amin().clamp(max=0)) / 255).clamp(min=2.0**-23)
-    return average(torch.round(buffer / scale) * scale)
-
-
-@wire_mutant(**LOCAL)
-def local_but_talks(bucket: Bucket) -> Tensor:
-    """Computes the mean and does not use it."""
-    average(bucket.buffer())
-    return bucket.buffer()

@@ -20,6 +20,7 @@ from fixtures.matrix.hooks import HOOKS
 Change = Callable[[Any, GradBucket], None]
 
 SOUND = HOOKS["powersgd_rank1"]
+START, RANK = "start_powerSGD_iter", "matrix_approximation_rank"
 # Broken hooks, each with the case of test_hooks.py that must catch it.
 CAUGHT_BY: list[tuple[Hook, str]] = []
 
@@ -59,18 +60,28 @@ def after(caught_by: str) -> Callable[[Change], Hook]:
     return lambda change: _mutant(change, caught_by, after=change)
 
 
+for _when, _caught_by, _name, _change in (
+    # Multiplied by 1.001.
+    (after, "follow", "a_thousandth_too_large", lambda state, bucket: bucket.buffer().mul_(1.001)),
+    # Values are rounded to multiples of 1/1024, whatever their size.
+    (after, "follow", "rounds_to_a_grid", lambda state, bucket: bucket.buffer().mul_(1024).round_().div_(1024)),
+    # Zero becomes 1e-30.
+    (after, "vanish", "adds_an_epsilon", lambda state, bucket: bucket.buffer().add_(1e-30)),
+    # The first step that should compress is a plain mean.
+    (before, "follow", "starts_a_step_late", lambda state, bucket: setattr(state, START, SOUND.first_step + 1)),
+    # One less than full rank.
+    (before, "full_rank", "loses_a_direction", lambda state, bucket: setattr(state, RANK, 23)),
+):
+    _change.__name__ = _name
+    globals()[_name] = _when(_caught_by)(_change)
+
+
 @after("follow")
 def wrong_transpose(state: Any, bucket: GradBucket) -> None:
     """Q P^T instead of P Q^T, read as an n by m matrix."""
     for matrix in bucket.gradients():
         if matrix.ndim == 2:
             matrix.copy_(matrix.reshape(matrix.shape[1], matrix.shape[0]).t().clone())
-
-
-@after("follow")
-def a_thousandth_too_large(state: Any, bucket: GradBucket) -> None:
-    """Multiplied by 1.001."""
-    bucket.buffer().mul_(1.001)
 
 
 @after("follow")
@@ -88,35 +99,11 @@ def forgets_some_of_what_it_left_out(state: Any, bucket: GradBucket) -> None:
         memory[:50] = 0
 
 
-@before("follow")
-def starts_a_step_late(state: Any, bucket: GradBucket) -> None:
-    """The first step that should compress is a plain mean."""
-    state.start_powerSGD_iter = SOUND.first_step + 1
-
-
-@before("full_rank")
-def loses_a_direction(state: Any, bucket: GradBucket) -> None:
-    """One less than full rank."""
-    state.matrix_approximation_rank = 23
-
-
 @before("converge")
 def loses_its_warm_start(state: Any, bucket: GradBucket) -> None:
     """Every step starts from the same random Q."""
     for q in state.q_memory_dict.values():
         q.copy_(torch.randn(q.shape, generator=torch.Generator().manual_seed(1)))
-
-
-@after("follow")
-def rounds_to_a_grid(state: Any, bucket: GradBucket) -> None:
-    """Values are rounded to multiples of 1/1024, whatever their size."""
-    bucket.buffer().mul_(1024).round_().div_(1024)
-
-
-@after("vanish")
-def adds_an_epsilon(state: Any, bucket: GradBucket) -> None:
-    """Zero becomes 1e-30."""
-    bucket.buffer().add_(1e-30)
 
 
 def _scaled(ddp: Any) -> tuple[Any, Any]:

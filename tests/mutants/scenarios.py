@@ -7,6 +7,7 @@ imports this module to collect tests, turns warnings into errors.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -46,15 +47,20 @@ def mean_over(group: Any, tensor: Tensor) -> Tensor:
     return out
 
 
-def _average(make: Callable[..., Any]) -> Hook:
-    """make: from DDP's group and a bucket to its result; or from DDP to such a function."""
+def _average(make: Callable[..., Any], name: str = "") -> Hook:
+    """make: from DDP's group and a bucket to its result, or from DDP and both; or from DDP to such a function."""
+    takes = len(signature(make).parameters)
 
     def build(ddp: Any) -> tuple[None, Callable[..., Future[Tensor]]]:
-        mean = make(ddp) if len(signature(make).parameters) == 1 else make
+        mean = make(ddp) if takes == 1 else make if takes == 2 else partial(make, ddp)
         return None, lambda state, bucket: done(mean(state, bucket))
 
-    name = f"{_HERE}:{make.__name__}"
+    name = f"{_HERE}:{name or make.__name__}"
     return Hook(name=name, build=build, promise="mean", wire_dtype="gradient", arithmetic="divide")
+
+
+def _of_gradients(result: Callable[[Any, Tensor], Tensor]) -> Mean:
+    return lambda group, bucket: result(group, bucket.buffer())
 
 
 def caught_by(scenario: str, option: str = "default") -> Callable[[Callable[..., Any]], Hook]:
@@ -74,6 +80,52 @@ def sound(group: Any, bucket: GradBucket) -> Tensor:
 
 # ---- hooks
 
+# Scenario, option, and from DDP's group and the gradients of a bucket to its result. Above each, its bug.
+_RESULTS: dict[str, tuple[str, str, Callable[[Any, Tensor], Tensor]]] = {
+    # Ignores the group that it is given.
+    "averages_over_all_ranks": ("group_of_pairs", "default", lambda group, g: mean_over(None, g)),
+    # Loses 29 bits.
+    "float64_through_float32": ("other_dtypes", "default", lambda group, g: mean_over(group, g.float()).to(g.dtype)),
+    # Values below 2^-14 become 0.
+    "float16_flushes_subnormals": (
+        "other_dtypes",
+        "default",
+        lambda group, g: mean_over(group, torch.where(g.abs() < 2.0**-14, torch.zeros_like(g), g)),
+    ),
+    # Leaves buckets of other dtypes local.
+    "only_float32_is_averaged": (
+        "mixed_dtypes",
+        "default",
+        lambda group, g: mean_over(group, g) if g.dtype == torch.float32 else g,
+    ),
+    # Correct without torch.compile.
+    "local_when_compiled": (
+        "compiled_no_optimization",
+        "default",
+        lambda group, g: g if dynamo.config.optimize_ddp == "no_optimization" else mean_over(group, g),
+    ),
+}
+for _name, (_scenario, _option, _result) in _RESULTS.items():
+    globals()[_name] = _average(_of_gradients(_result), _name)
+    CAUGHT_BY[f"{_HERE}:{_name}"] = (_scenario, _option)
+
+
+@caught_by("other_dtypes", "static_graph")
+def bf16_stays_local_under_static_graph(ddp: Any, group: Any, bucket: GradBucket) -> Tensor:
+    """Does not exchange bfloat16 parameters under static_graph."""
+    if ddp.static_graph and bucket.buffer().dtype == torch.bfloat16:
+        return bucket.buffer()
+    return mean_over(group, bucket.buffer())
+
+
+@caught_by("frozen")
+def gives_frozen_parameters_zeros(ddp: Any, group: Any, bucket: GradBucket) -> Tensor:
+    """Gives frozen parameters gradients of zero, so that weight decay moves them."""
+    for parameter in ddp.module.parameters():
+        if not parameter.requires_grad:
+            parameter.grad = torch.zeros_like(parameter)
+    return mean_over(group, bucket.buffer())
+
 
 @caught_by("no_sync")
 def divides_by_the_passes_too(ddp: Any) -> Mean:
@@ -90,18 +142,6 @@ def divides_by_the_passes_too(ddp: Any) -> Mean:
         out = mean_over(group, bucket.buffer()) / passes[0]
         passes[0] = 1
         return out
-
-    return mean
-
-
-@caught_by("other_dtypes", "static_graph")
-def bf16_stays_local_under_static_graph(ddp: Any) -> Mean:
-    """Does not exchange bfloat16 parameters under static_graph."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        if ddp.static_graph and bucket.buffer().dtype == torch.bfloat16:
-            return bucket.buffer()
-        return mean_over(group, bucket.buffer())
 
     return mean
 
@@ -145,43 +185,29 @@ def divides_by_those_with_data(group: Any, bucket: GradBucket) -> Tensor:
     return out
 
 
-@caught_by("group_of_pairs")
-def averages_over_all_ranks(group: Any, bucket: GradBucket) -> Tensor:
-    """Ignores the group that it is given."""
-    return mean_over(None, bucket.buffer())
-
-
-def _full_rank(scenario: str, **changes: Any) -> Callable[[Callable[..., Any]], Hook]:
+def _full_rank(name: str, **changes: Any) -> Hook:
     """PowerSGD at full rank with changed fields of its state."""
 
-    def enter(named: Callable[..., Any]) -> Hook:
-        def build(ddp: Any) -> tuple[Any, Any]:
-            assert POWERSGD_FULL_RANK.build is not None
-            state, hook = POWERSGD_FULL_RANK.build(ddp)
-            for field, value in changes.items():
-                setattr(state, field, value)
-            return state, hook
+    def build(ddp: Any) -> tuple[Any, Any]:
+        assert POWERSGD_FULL_RANK.build is not None
+        state, hook = POWERSGD_FULL_RANK.build(ddp)
+        for field, value in changes.items():
+            setattr(state, field, value)
+        return state, hook
 
-        hook = replace(POWERSGD_FULL_RANK, name=f"{_HERE}:{named.__name__}", build=build)
-        CAUGHT_BY[hook.name] = (scenario, "default")
-        return hook
-
-    return enter
+    return replace(POWERSGD_FULL_RANK, name=f"{_HERE}:{name}", build=build)
 
 
-@_full_rank("group_of_pairs", process_group=None)
-def powersgd_over_all_ranks() -> None:
-    """Ignores DDP's group."""
-
-
-@_full_rank("no_sync", matrix_approximation_rank=11)
-def powersgd_that_loses_a_direction() -> None:
-    """Loses the last direction of matrices with twelve rows or columns."""
-
-
-@_full_rank("join", start_powerSGD_iter=100)
-def powersgd_that_does_not_begin() -> None:
-    """Delivers the right means but compresses nothing."""
+for _name, _scenario, _changes in (
+    # Ignores DDP's group.
+    ("powersgd_over_all_ranks", "group_of_pairs", {"process_group": None}),
+    # Loses the last direction of matrices with twelve rows or columns.
+    ("powersgd_that_loses_a_direction", "no_sync", {"matrix_approximation_rank": 11}),
+    # Delivers the right means but compresses nothing.
+    ("powersgd_that_does_not_begin", "join", {"start_powerSGD_iter": 100}),
+):
+    globals()[_name] = _full_rank(_name, **_changes)
+    CAUGHT_BY[f"{_HERE}:{_name}"] = (_scenario, "default")
 
 
 def _fed_back(scenario: str) -> Callable[[Callable[[Any, int], None]], Hook]:
@@ -255,19 +281,6 @@ def leaves_unused_alone(group: Any, bucket: GradBucket) -> Tensor:
     return out
 
 
-@caught_by("frozen")
-def gives_frozen_parameters_zeros(ddp: Any) -> Mean:
-    """Gives frozen parameters gradients of zero, so that weight decay moves them."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        for parameter in ddp.module.parameters():
-            if not parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-        return mean_over(group, bucket.buffer())
-
-    return mean
-
-
 @caught_by("delayed")
 def doubles_what_is_delayed(ddp: Any) -> Mean:
     """Delivers the other gradients correctly."""
@@ -294,12 +307,6 @@ def finalises_something_else(ddp: Any) -> Mean:
 
 
 @caught_by("other_dtypes")
-def float64_through_float32(group: Any, bucket: GradBucket) -> Tensor:
-    """Loses 29 bits."""
-    return mean_over(group, bucket.buffer().float()).to(bucket.buffer().dtype)
-
-
-@caught_by("other_dtypes")
 def float64_one_ulp_off(group: Any, bucket: GradBucket) -> Tensor:
     """One element is four floats away, to exceed the bound at three ranks."""
     out = mean_over(group, bucket.buffer())
@@ -316,30 +323,6 @@ def bfloat16_divides_by_the_wrong_number(group: Any, bucket: GradBucket) -> Tens
     return out * (n / (n + 1)) if out.dtype == torch.bfloat16 else out
 
 
-@caught_by("other_dtypes")
-def float16_flushes_subnormals(group: Any, bucket: GradBucket) -> Tensor:
-    """Values below 2^-14 become 0."""
-    buffer = bucket.buffer()
-    return mean_over(group, torch.where(buffer.abs() < 2.0**-14, torch.zeros_like(buffer), buffer))
-
-
-@caught_by("mixed_dtypes")
-def only_float32_is_averaged(group: Any, bucket: GradBucket) -> Tensor:
-    """Leaves buckets of other dtypes local."""
-    return mean_over(group, bucket.buffer()) if bucket.buffer().dtype == torch.float32 else bucket.buffer()
-
-
-@caught_by("compiled_no_optimization")
-def local_when_compiled(ddp: Any) -> Mean:
-    """Correct without torch.compile."""
-
-    def mean(group: Any, bucket: GradBucket) -> Tensor:
-        compiled = dynamo.config.optimize_ddp == "no_optimization"
-        return bucket.buffer() if compiled else mean_over(group, bucket.buffer())
-
-    return mean
-
-
 # ---- updates
 
 UPDATES: list[Update] = []
@@ -353,62 +336,56 @@ def update(hook: str = _ALLREDUCE) -> Callable[[Begin], Update]:
     return enter
 
 
+# From a bucket and what steps with its gradients to the bucket's result.
 Order = Callable[[Any, GradBucket, Callable[[], None]], Future[Tensor]]
 
 
-def _stepping(ddp: Any, kind: Any, settings: Mapping[str, Any], order: Order) -> Callable[[], None]:
-    from torch.distributed.optim import as_functional_optim
+def stepping(order: Order) -> Update:
+    def begin(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
+        from torch.distributed.optim import as_functional_optim
 
-    functional = as_functional_optim(kind, **settings)
+        functional = as_functional_optim(kind, **settings)
 
-    def hook(state: Any, bucket: GradBucket) -> Future[Tensor]:
-        def step() -> None:
-            for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
-                functional.step_param(parameter, gradient)
+        def hook(state: Any, bucket: GradBucket) -> Future[Tensor]:
+            def step() -> None:
+                for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
+                    functional.step_param(parameter, gradient)
 
-        return order(state, bucket, step)
+            return order(state, bucket, step)
 
-    ddp.register_comm_hook(None, hook)
-    return lambda: None
+        ddp.register_comm_hook(None, hook)
+        return lambda: None
+
+    begin.__name__ = order.__name__
+    return update()(begin)
 
 
-@update()
-def steps_before_the_all_reduce(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
+@stepping
+def steps_before_the_all_reduce(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
     """Steps with the rank's own gradient."""
-
-    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
-        step()
-        return default_hooks.allreduce_hook(state, bucket)
-
-    return _stepping(ddp, kind, settings, order)
+    step()
+    return default_hooks.allreduce_hook(state, bucket)
 
 
-@update()
-def steps_before_the_all_reduce_is_done(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
+@stepping
+def steps_before_the_all_reduce_is_done(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
     """Steps with what is in the bucket by then: its own gradient, on a rank that is early."""
-
-    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
-        future = default_hooks.allreduce_hook(state, bucket)
-        step()
-        return future
-
-    return _stepping(ddp, kind, settings, order)
+    future = default_hooks.allreduce_hook(state, bucket)
+    step()
+    return future
 
 
-@update()
-def skips_the_last_bucket(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
+@stepping
+def skips_the_last_bucket(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
     """Skips the bucket with the first layers."""
 
-    def order(state: Any, bucket: GradBucket, step: Callable[[], None]) -> Future[Tensor]:
-        def after(future: Any) -> Tensor:
-            if not bucket.is_last():
-                step()
-            return bucket.buffer()
+    def after(future: Any) -> Tensor:
+        if not bucket.is_last():
+            step()
+        return bucket.buffer()
 
-        stepped: Future[Tensor] = default_hooks.allreduce_hook(state, bucket).then(after)
-        return stepped
-
-    return _stepping(ddp, kind, settings, order)
+    stepped: Future[Tensor] = default_hooks.allreduce_hook(state, bucket).then(after)
+    return stepped
 
 
 @update()

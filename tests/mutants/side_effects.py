@@ -24,7 +24,22 @@ from fixtures.gradients.checks.ddp_options import MANY_SHAPES
 from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
-from tests.mutants.hooks import BF16, FP16, Bucket, Mean, Memory, _hook, _mean, average, done, ranks, total
+from tests.mutants.hooks import (
+    BF16,
+    FP16,
+    Bucket,
+    Mean,
+    Memory,
+    _hook,
+    _mean,
+    average,
+    averaged_in,
+    done,
+    in_fp32_messages,
+    ranks,
+    simple,
+    total,
+)
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
@@ -70,6 +85,71 @@ NOTHING = {"promise": "nothing", "wire_dtype": None}
 FEW_STEPS = {"steps": 1}
 
 
+# ---- from the gradients of a bucket to its result; above each, its bug
+
+_RESULTS: dict[str, tuple[Check, dict[str, Any], Callable[[Tensor], Tensor]]] = {
+    # Clips values, which a loss scale reaches.
+    "clips_at_a_million": (ddp_options.check, {}, lambda g: average(g.clamp(-(2.0**20), 2.0**20))),
+    # Averages only what its scratch tensor holds.
+    "leaves_out_what_is_beyond_4_million": (wire.large, {}, lambda g: averaged_in(g, slice(2**22))),
+    # Averages the first 2^24 elements.
+    "leaves_out_what_float32_cannot_count": (embedding.check, {}, lambda g: averaged_in(g, slice(2**24))),
+    # Within the rounding of each element; the slope along the mean is off.
+    "bf16_a_thousandth_too_large": (wire.wire, BF16, lambda g: average(g * 1.001, torch.bfloat16)),
+    # The same, half as far off.
+    "bf16_half_a_thousandth_too_small": (wire.large, BF16, lambda g: average(g * 0.9995, torch.bfloat16)),
+}
+for _name, (_check, _claim, _result) in _RESULTS.items():
+    globals()[_name] = caught_by(_check, **_claim)(simple(_name, _result, __name__))
+
+
+# ---- a sound mean, and something besides; above each, why
+
+_BESIDES: dict[str, Callable[[Bucket], object]] = {
+    # For a shuffle.
+    "seeds_torch": lambda bucket: torch.manual_seed(bucket.index()),
+    # Which elements to log.
+    "draws_from_numpy": lambda bucket: numpy.random.randint(10),
+    # In which steps to log.
+    "draws_from_random": lambda bucket: random.random(),
+    # Computes in float64, and leaves it the default.
+    "leaves_float64_the_default": lambda bucket: torch.set_default_dtype(torch.float64),
+    # Turns gradients on for a computation of its own and not off again.
+    "leaves_gradients_on": lambda bucket: torch.set_grad_enabled(True),
+    # Turns it off for speed.
+    "leaves_the_garbage_collector_off": lambda bucket: gc.disable(),
+    # Takes a weight out of the training once its gradient is zero.
+    "freezes_a_weight": lambda bucket: bucket.parameters()[0].requires_grad_(False),
+}
+# In every tenth step, with what it keeps.
+_GROWS: dict[str, Callable[[Bucket], object]] = {
+    # A writer of a log that waits for more.
+    "starts_a_thread_in_every_tenth_step": lambda bucket: Thread(target=Event().wait, daemon=True).start(),
+    # Reports to a monitor over a connection of its own each time.
+    "opens_a_socket_in_every_tenth_step": lambda bucket: socket(AF_UNIX),
+    # Samples for a plot.
+    "keeps_a_bucket_in_every_tenth_step": lambda bucket: bucket.buffer().clone(),
+}
+
+
+def _with(act: Callable[[Bucket], object], name: str, *, every: int = 1) -> Mean:
+    def mean(bucket: Bucket, memory: Memory) -> Tensor:
+        if every == 1:
+            act(bucket)
+        elif bucket.is_last() and memory.step % every == every - 1:
+            memory[len(memory)] = act(bucket)
+        return average(bucket.buffer())
+
+    mean.__name__, mean.__module__ = name, __name__
+    return mean
+
+
+for _name, _act in _BESIDES.items():
+    globals()[_name] = caught_by(ddp_options.check)(_with(_act, _name))
+for _name, _act in _GROWS.items():
+    globals()[_name] = caught_by(many_steps.check, FEW_STEPS)(_with(_act, _name, every=10))
+
+
 # ---- what is not the hook's
 
 
@@ -94,55 +174,6 @@ def flips_the_sign_of_a_zero_weight(bucket: Bucket) -> Tensor:
     with torch.no_grad():
         first = bucket.parameters()[0].view(-1)
         first[-1] = -first[-1]
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def seeds_torch(bucket: Bucket) -> Tensor:
-    """Seeds torch's generator for a shuffle."""
-    torch.manual_seed(bucket.index())
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def draws_from_numpy(bucket: Bucket) -> Tensor:
-    """Draws which elements to log."""
-    numpy.random.randint(10)
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def draws_from_random(bucket: Bucket) -> Tensor:
-    """Draws in which steps to log."""
-    random.random()
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def leaves_float64_the_default(bucket: Bucket) -> Tensor:
-    """Computes in float64, and leaves it the default."""
-    torch.set_default_dtype(torch.float64)
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def leaves_gradients_on(bucket: Bucket) -> Tensor:
-    """Turns gradients on for a computation of its own and not off again."""
-    torch.set_grad_enabled(True)
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def leaves_the_garbage_collector_off(bucket: Bucket) -> Tensor:
-    """Turns it off for speed."""
-    gc.disable()
-    return average(bucket.buffer())
-
-
-@caught_by(ddp_options.check)
-def freezes_a_weight(bucket: Bucket) -> Tensor:
-    """Takes a weight out of the training once its gradient is zero."""
-    bucket.parameters()[0].requires_grad_(False)
     return average(bucket.buffer())
 
 
@@ -208,31 +239,6 @@ def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     return average(bucket.buffer())
 
 
-def in_every_tenth_step(bucket: Bucket, memory: Memory, call: Callable[[], object]) -> Tensor:
-    """A sound mean that calls ``call`` and keeps its result."""
-    if bucket.is_last() and memory.step % 10 == 9:
-        memory[len(memory)] = call()
-    return average(bucket.buffer())
-
-
-@caught_by(many_steps.check, FEW_STEPS)
-def starts_a_thread_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
-    """Starts a writer of a log that waits for more."""
-    return in_every_tenth_step(bucket, memory, lambda: Thread(target=Event().wait, daemon=True).start())
-
-
-@caught_by(many_steps.check, FEW_STEPS)
-def opens_a_socket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
-    """Reports to a monitor over a connection of its own each time."""
-    return in_every_tenth_step(bucket, memory, lambda: socket(AF_UNIX))
-
-
-@caught_by(many_steps.check, FEW_STEPS)
-def keeps_a_bucket_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
-    """Keeps samples for a plot."""
-    return in_every_tenth_step(bucket, memory, bucket.buffer().clone)
-
-
 @caught_by(many_steps.check, FEW_STEPS)
 def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
     """Appends the first tenth of each bucket to one tensor."""
@@ -252,12 +258,6 @@ def saturates_what_overflows(bucket: Bucket) -> Tensor:
     return average(clamped, torch.float16)
 
 
-@caught_by(ddp_options.check)
-def clips_at_a_million(bucket: Bucket) -> Tensor:
-    """Clips values, which a loss scale reaches."""
-    return average(bucket.buffer().clamp(-(2.0**20), 2.0**20))
-
-
 # ---- which result
 
 
@@ -275,22 +275,6 @@ def returns_every_second_element(bucket: Bucket) -> Tensor:
 
 
 # ---- how large, and how much
-
-
-@caught_by(wire.large)
-def leaves_out_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
-    """Averages only what its scratch tensor holds."""
-    out = bucket.buffer().clone()
-    out[: 2**22] = average(bucket.buffer()[: 2**22])
-    return out
-
-
-@caught_by(embedding.check)
-def leaves_out_what_float32_cannot_count(bucket: Bucket) -> Tensor:
-    """Averages the first 2^24 elements."""
-    out = bucket.buffer().clone()
-    out[: 2**24] = average(bucket.buffer()[: 2**24])
-    return out
 
 
 @caught_by_hook(wire.large)
@@ -321,14 +305,14 @@ def sends_twice_the_bytes_of_a_large_bucket(bucket: Bucket) -> Tensor:
     """Falls back to float32 messages beyond a size."""
     if bucket.buffer().numel() < 2**20:
         return average(bucket.buffer(), torch.bfloat16)
-    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+    return in_fp32_messages(bucket.buffer())
 
 
 @caught_by(wire.wire, **BF16)
 def sends_float32_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Corrects its roundings now and then, and does not say so."""
     if memory.step % 10 == 0:
-        return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
+        return in_fp32_messages(bucket.buffer())
     return average(bucket.buffer(), torch.bfloat16)
 
 
@@ -339,19 +323,7 @@ def sends_float32_of_small_gradients(bucket: Bucket) -> Tensor:
     distributed.all_reduce(largest, distributed.ReduceOp.MAX)
     if largest > 2.0**-6:
         return average(bucket.buffer(), torch.bfloat16)
-    return total((bucket.buffer().bfloat16() / ranks()).float()).bfloat16().float()
-
-
-@caught_by(wire.wire, **BF16)
-def bf16_a_thousandth_too_large(bucket: Bucket) -> Tensor:
-    """Within the rounding of each element; the slope along the mean is off."""
-    return average(bucket.buffer() * 1.001, torch.bfloat16)
-
-
-@caught_by(wire.large, **BF16)
-def bf16_half_a_thousandth_too_small(bucket: Bucket) -> Tensor:
-    """The same, half as far off."""
-    return average(bucket.buffer() * 0.9995, torch.bfloat16)
+    return in_fp32_messages(bucket.buffer())
 
 
 @caught_by(ddp_options.check, {"shapes": MANY_SHAPES})

@@ -1,11 +1,8 @@
 """Workloads that change their process for whatever is trained in it later, one change each.
 
 ``tests.ranks.poisons:variable`` is the workload with the poison of this name.
-
-    python -m tests.ranks.poisons      takes all poisons in turn and prints, as JSON, what each changed in this process
 """
 
-import json
 import os
 import signal
 import threading
@@ -37,7 +34,6 @@ def _poisons() -> dict[str, Callable[[], object]]:
         "torchs_function": lambda: setattr(torch, "relu", lambda tensor: tensor),
         "default_device": lambda: torch.set_default_device("meta"),
         "default_dtype": lambda: torch.set_default_dtype(torch.float64),
-        "nothing": lambda: None,
     }
 
 
@@ -71,24 +67,4 @@ NAMES = {
     "torchs_function": "function torch.relu: ",
     "default_device": "torch.get_default_device(): cpu -> meta",
     "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
-    "nothing": "",
 }
-
-
-def _take_all() -> None:
-    import torch
-
-    from tests.ranks.process_state import changes
-
-    torch.get_default_device()  # torch makes it on the first call
-    changes()
-    poisons, found = _poisons(), {}
-    for name in (name for name in NAMES if name != "busy_thread"):
-        poisons[name]()
-        found[name] = changes()
-    poisons["busy_thread"]()  # it would be found in each later one
-    print(json.dumps({**found, "busy_thread": changes()}))
-
-
-if __name__ == "__main__":
-    _take_all()

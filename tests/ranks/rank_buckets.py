@@ -1,4 +1,4 @@
-"""Code inside a rank for test_bucket_options.py."""
+"""Code inside a rank for test_bucket_layout.py."""
 
 import torch
 from torch.nn.parallel import DistributedDataParallel

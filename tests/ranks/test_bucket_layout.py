@@ -1,20 +1,28 @@
-"""The bucket layout that advice predicts equals DDP's."""
+"""The bucket layout that advice predicts equals DDP's; DDP options that should make several buckets do so."""
 
 import pytest
 
-from fixtures.launch.protocol import TrainRequest
-from fixtures.launch.rank_sets import RankSets
+from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, DdpOption
+from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
 from fixtures.stats.overlap import bucket_layout
+from tests.ranks.asking import called, trained
 
 
 @pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_10mb", "static_graph"])
-def test_the_layout_is_that_of_ddp(two_ranks: RankSets, config: str) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(workload="vit_tiny", config=config, world="2cpu", steps=1, warmup=4)
-    result = ranks.ask(parse_world("2cpu"), request, doing=config)[0]
+def test_the_layout_is_that_of_ddp(ranks: RankSet, config: str) -> None:
+    result = trained(ranks, config)[0]
     layout = bucket_layout([size for size, _ in reversed(result.gradients)], CONFIGS[config].bucket_cap_mb)
     assert len(layout) == len(result.bucket_bytes)
     assert layout == pytest.approx(result.bucket_bytes, rel=0.05)  # gradients of a layer may change places
+
+
+@pytest.mark.parametrize("option", DDP_OPTIONS.values(), ids=DDP_OPTIONS)
+def test_a_cap_makes_several_buckets_of_the_small_models_of_the_gradient_tests(
+    ranks: RankSet, option: DdpOption
+) -> None:
+    if reason := option.why_not():
+        pytest.skip(reason)
+    answers = called(ranks, "rank_buckets:bucket_bytes", option=option.name)
+    capped = any(name.startswith("bucket_cap_mb") for name in option.arguments)
+    assert (len(answers[0]["bytes"]) > 3) == capped

@@ -54,24 +54,16 @@ def test_the_other_build_does_the_same_work_before_the_first_test(
     assert {len(times) for look in canaries.times["native"].measurements for times in look.values()} == {1}
 
 
-def test_each_rank_times_each_repetition(two_ranks: RankSets) -> None:
-    (ranks,) = two_ranks.of(NATIVE)
+def test_each_rank_times_each_repetition_and_one_alone_has_no_all_reduce(ranks: RankSet) -> None:
     first, second = ranks.ask(TWO, CanaryRequest(world="2cpu"), doing="timing the canaries")
     assert first.keys() == second.keys() == ALL
     assert {len(times) for times in (*first.values(), *second.values())} == {REPETITIONS}
-
-
-def test_one_rank_has_no_all_reduce(two_ranks: RankSets) -> None:
-    (ranks,) = two_ranks.of(NATIVE)
-    (result,) = ranks.ask(parse_world("1cpu"), CanaryRequest(world="1cpu"), doing="timing the canaries")
+    (result,) = ranks.ask(ONE, CanaryRequest(world="1cpu"), doing="timing the canaries")
     assert result.keys() == LOCAL
 
 
-def test_a_larger_all_reduce_takes_longer(looks: CanaryTimes) -> None:
+def test_a_larger_all_reduce_takes_longer_and_all_looks_of_a_run_less_than_two_seconds(looks: CanaryTimes) -> None:
     assert fastest(looks, "all_reduce_4mb") > fastest(looks, "all_reduce_64kb")
-
-
-def test_all_looks_of_a_run_take_less_than_two_seconds(looks: CanaryTimes) -> None:
     assert 3 * 2 * 18 * sum(fastest(looks, name) for name in ALL) < 2  # launches, looks, repetitions with warm-up
 
 
@@ -82,18 +74,24 @@ def fastest(looks: CanaryTimes, canary: str) -> float:
 @pytest.fixture
 def one_rank() -> Iterator[RankSets]:
     """A set of its own, for tests that end it."""
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60)
     yield sets
     sets.close()
 
 
-def test_a_look_costs_no_start_of_ranks_that_are_gone(one_rank: RankSets) -> None:
+def test_a_look_costs_no_start_of_ranks_that_are_gone_or_ended_for_another_interconnect(one_rank: RankSets) -> None:
     canaries = Canaries()
     canaries.before(one_rank, NATIVE, ONE)
     one_rank.of(NATIVE)[0].close()
     canaries.after(one_rank)
     assert canaries.times["native"].after_s == {}
     assert not one_rank.alive
+    canaries = Canaries()
+    canaries.before(one_rank, NATIVE, ONE)
+    others = one_rank.of(SHM)
+    canaries.after(one_rank)
+    assert canaries.times["native"].after_s == {}
+    assert one_rank.of(SHM) == others
 
 
 def test_an_interconnect_is_looked_at_for_the_last_time_before_its_ranks_end(two_ranks: RankSets) -> None:
@@ -103,15 +101,6 @@ def test_an_interconnect_is_looked_at_for_the_last_time_before_its_ranks_end(two
     assert canaries.times["native"].after_s == {}  # its ranks stay
     canaries.leave(two_ranks, SHM)
     assert canaries.times["native"].after_s.keys() == ALL
-
-
-def test_a_look_costs_no_start_of_ranks_that_ended_for_another_interconnect(one_rank: RankSets) -> None:
-    canaries = Canaries()
-    canaries.before(one_rank, NATIVE, ONE)
-    others = one_rank.of(SHM)
-    canaries.after(one_rank)
-    assert canaries.times["native"].after_s == {}
-    assert one_rank.of(SHM) == others
 
 
 def test_what_is_recorded_is_read_back_without_the_looks_between(looks: CanaryTimes) -> None:

@@ -6,16 +6,12 @@ from typing import Any
 import pytest
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.launch.protocol import CannotRun, TrainRequest
+from fixtures.launch.protocol import CannotRun
 from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, DDP_SETTINGS
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from tests.ranks.asking import called, trained
 
-WORLD = World(backend="gloo", size=2)
 MB = 1 << 20
-HERE = "tests.ranks.rank_ddp_settings"
 # With vit_tiny, whose gradients have 10.8 MB: bucket_25mb is one bucket.
 CAPS = {
     "first_bucket_1mb-bucket_25mb": [1],
@@ -28,37 +24,31 @@ IGNORED = [
     ("last_bucket_1mb-bucket_25mb", {"bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps of last_bucket_1mb"),
     ("last_bucket_1mb-bucket_25mb", {"last_bucket_mb": None, "first_bucket_mb": 1}, "RuntimeError: DDP ignored"),
     ("first_bucket_1mb-bucket_25mb", {"first_bucket_mb": None, "last_bucket_mb": 1}, "RuntimeError: DDP ignored"),
-    (
-        "bucket_list-bucket_25mb",
-        {"bucket_cap_mb_list": (), "bucket_cap_mb": 25},
-        "RuntimeError: DDP ignored the caps of bucket_list",
-    ),
+    ("bucket_list-bucket_25mb", {"bucket_cap_mb_list": (), "bucket_cap_mb": 25}, "RuntimeError: DDP ignored the caps"),
     ("batched_copy-bucket_25mb", {"batched_grad_copy": False}, "RuntimeError: DDP ignored batched_grad_copy"),
     ("skip_unused-bucket_25mb", {"skip_all_reduce_unused_params": False}, "RuntimeError: DDP ignored skip_all_reduce"),
     ("skip_unused-bucket_25mb", {}, "CannotRun: each of the 1 buckets has a parameter that is used"),
 ]
 
 
-@pytest.fixture
-def ranks(two_ranks: RankSets) -> RankSet:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    return ranks
-
-
 def bucket_bytes(ranks: RankSet, config: str) -> list[int]:
-    request = TrainRequest(workload="vit_tiny", config=config, world="2cpu", steps=1, warmup=4)
-    return ranks.ask(WORLD, request, doing=config)[0].bucket_bytes
+    return trained(ranks, config)[0].bucket_bytes
+
+
+def state(ranks: RankSet) -> tuple[list[int], list[Any]]:
+    """Buckets of a config without settings, and what DDP reads from the process."""
+    return bucket_bytes(ranks, "bucket_25mb"), called(ranks, "rank_ddp_settings:process_wide")
 
 
 # Any: fields of a config.
 def checked(ranks: RankSet, config: str, built_as: dict[str, Any], **others: Any) -> dict[str, Any]:
     asked = {"config": config, "built_as": built_as, **others}
-    answer: dict[str, Any] = ranks.run(WORLD, f"{HERE}:checked", asked, doing=config)[0]
+    answer: dict[str, Any] = called(ranks, "rank_ddp_settings:checked", **asked)[0]
     return answer
 
 
 def test_a_setting_takes_effect_and_ends_with_its_config(ranks: RankSet) -> None:
-    before = bucket_bytes(ranks, "bucket_25mb"), ranks.run(WORLD, f"{HERE}:process_wide", {}, doing="before")
+    before = state(ranks)
     assert len(before[0]) == 1
     for config, caps in CAPS.items():
         sizes = bucket_bytes(ranks, config)
@@ -66,7 +56,7 @@ def test_a_setting_takes_effect_and_ends_with_its_config(ranks: RankSet) -> None
         assert len(sizes) > len(caps)
         assert sum(sizes) == sum(before[0])
         assert all(cap * MB <= size < (cap + 1.2) * MB for cap, size in zip(caps, small, strict=True))
-    assert before == (bucket_bytes(ranks, "bucket_25mb"), ranks.run(WORLD, f"{HERE}:process_wide", {}, doing="after"))
+    assert before == state(ranks)
 
 
 @pytest.mark.parametrize("config", [name for name in DDP_SETTINGS if name not in CAPS])

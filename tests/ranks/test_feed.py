@@ -6,29 +6,20 @@ from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import TrainRequest, TrainResult
-from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.launch.protocol import TrainResult
+from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.feed import loader_workers
 from fixtures.trace.ranks_breakdown import over_ranks
+from tests.ranks.asking import trained
 
-WORLD = parse_world("1cpu")
-WORKERS = loader_workers(WORLD)
+WORKERS = loader_workers(parse_world("1cpu"))
 # Workload -> seconds that its workers need per batch. A step without waiting takes 100 ms.
 STARVED = {"starved": 0.25, "just_starved": 0.13}
 
 
-def run(ranks: RankSets, function: str, **arguments: Any) -> Any:
-    (launch,) = ranks.of(INTERCONNECTS["native"])
-    return launch.run(WORLD, function, arguments, doing="being starved")
-
-
-def trained(ranks: RankSets, workload: str, **more: Any) -> TrainResult:
-    reference = f"tests.workloads_for_tests:{workload}"
-    (launch,) = ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(workload=reference, config="feed_loader", world=WORLD.name, warmup=1, **more)
-    return launch.ask(WORLD, request, doing="being starved")[0]
+def fed(ranks: RankSet, workload: str, **more: Any) -> TrainResult:
+    return trained(ranks, "feed_loader", workload=f":{workload}", world="1cpu", warmup=1, **more)[0]
 
 
 def takes_as_long_as_the_workers(step_s: float, workload: str) -> bool:
@@ -37,18 +28,18 @@ def takes_as_long_as_the_workers(step_s: float, workload: str) -> bool:
 
 
 @pytest.mark.parametrize("workload", STARVED)
-def test_a_measured_step_is_as_long_as_the_workers_take(two_ranks: RankSets, workload: str) -> None:
+def test_a_measured_step_is_as_long_as_the_workers_take(ranks: RankSet, workload: str) -> None:
     """Batches that were ready after the first step do not count, and a round counts as one step."""
-    answer = trained(two_ranks, workload, steps=2 * WORKERS)
+    answer = fed(ranks, workload, steps=2 * WORKERS)
     assert len(answer.step_s) == 2
     assert takes_as_long_as_the_workers(median(answer.step_s), workload)
 
 
-def test_fewer_steps_than_workers_are_a_round_and_the_workers_end_with_the_launch(two_ranks: RankSets) -> None:
+def test_fewer_steps_than_workers_are_a_round_and_the_workers_end_with_the_launch(ranks: RankSet) -> None:
     """torch waits 5 s for each worker that got no signal to end."""
-    assert len(trained(two_ranks, "just_starved", steps=1).step_s) == 1
+    assert len(fed(ranks, "just_starved", steps=1).step_s) == 1
     began = time.monotonic()
-    trained(two_ranks, "just_starved", steps=1)
+    fed(ranks, "just_starved", steps=1)
     assert time.monotonic() - began < 5 * WORKERS
 
 
@@ -57,27 +48,18 @@ def test_fewer_steps_than_workers_are_a_round_and_the_workers_end_with_the_launc
     [("feed_loader_0", 12), ("feed_loader_2", 6), ("loss_item_every_1", 12), ("loss_item_every_10", 2)],
 )
 def test_a_step_with_something_in_one_of_several_is_the_mean_of_so_many(
-    two_ranks: RankSets, config: str, measured: int
+    ranks: RankSet, config: str, measured: int
 ) -> None:
     """12 steps: of two workers a round has two, and 20 steps where every tenth reads the loss."""
-    (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(
-        workload="tests.workloads_for_tests:steady",
-        config=config,
-        world=WORLD.name,
-        warmup=4,
-        steps=12,
-        precision_percent=1e-9,
-        check_gradients=True,
-    )
-    (answer,) = launch.ask(WORLD, request, doing=config)
+    more: dict[str, Any] = {"precision_percent": 1e-9, "check_gradients": True}
+    (answer,) = trained(ranks, config, workload=":steady", world="1cpu", steps=12, **more)
     assert len(answer.step_s) == measured
 
 
 @pytest.mark.parametrize("workload", STARVED)
-def test_profiled_steps_wait_as_measured_ones_do(two_ranks: RankSets, workload: str) -> None:
+def test_profiled_steps_wait_as_measured_ones_do(ranks: RankSet, workload: str) -> None:
     """Batches loaded while the profiler started do not count."""
-    found = trained(two_ranks, workload, steps=1, profile=4).breakdown
+    found = fed(ranks, workload, steps=1, profile=4).breakdown
     assert found is not None
     step = over_ranks([found])
     assert len(step.ranks[0].steps) % WORKERS == 0

@@ -1,7 +1,5 @@
 """NCCL's log settings in ranks, and the part of the log that belongs to each group; live ranks without NCCL."""
 
-import pytest
-
 from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
@@ -13,12 +11,6 @@ from tests import nccl_logs as logs
 ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
 LOG = "fixtures.ranks.process_group:nccl_log"
 WRITE = "tests.ranks.rank_nccl:write"
-
-
-@pytest.fixture
-def ranks(two_ranks: RankSets) -> RankSet:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    return ranks
 
 
 def call(ranks: RankSet, function: str, world: World = ONE, **arguments: object) -> list[object]:

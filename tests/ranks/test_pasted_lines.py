@@ -11,7 +11,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, COPIES
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from tests.ranks.asking import called
 
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an
 # optimizer are in test_sharding.py. The lines of local SGD build its hook in another way. Configs of copies are wrapped
@@ -24,7 +24,6 @@ WRAPPED = [
     and config.optimizer is None
     and name not in COPIES
 ]
-TWO_RANKS = World(backend="gloo", size=2)
 
 
 @pytest.fixture(scope="module", params=WRAPPED)
@@ -38,12 +37,7 @@ def both(request: pytest.FixtureRequest, two_ranks: RankSets) -> tuple[str, list
 
 def _built(two_ranks: RankSets, config: str) -> list[dict[str, Any]]:
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    return ranks.run(
-        TWO_RANKS,
-        "tests.ranks.rank_pasted:measured_and_pasted",
-        {"config": config, "world": TWO_RANKS.name},
-        doing=f"pasting {config}",
-    )
+    return called(ranks, "rank_pasted:measured_and_pasted", config=config, world="2cpu")
 
 
 def test_pasted_lines_build_what_was_measured(both: tuple[str, list[dict[str, Any]]]) -> None:
@@ -76,36 +70,27 @@ def test_what_was_built_is_what_the_config_says(both: tuple[str, list[dict[str, 
     assert all(any(values) for values in built["gradients"])
 
 
+IN_BF16 = "default_hooks.bf16_compress_wrapper.<locals>.bf16_compress_wrapper_hook(powerSGD_hook.powerSGD_hook)"
+
+
 @pytest.mark.parametrize(
-    ("hook", "options"),
+    ("config", "function", "options"),
     [
-        ("powersgd_rank1", {"matrix_approximation_rank": 1}),
-        ("powersgd_rank4", {"matrix_approximation_rank": 4}),
-        ("powersgd_rank1_same_shape", {"matrix_approximation_rank": 1, "batch_tensors_with_same_shape": True}),
-        ("bf16_powersgd_rank1", {"matrix_approximation_rank": 1}),
+        ("bf16", "default_hooks.bf16_compress_hook", None),
+        ("fp16", "default_hooks.fp16_compress_hook", None),
+        ("no_comm", "debugging_hooks.noop_hook", None),
+        ("powersgd_rank1", "powerSGD_hook.powerSGD_hook", {"matrix_approximation_rank": 1}),
+        ("powersgd_rank4", "powerSGD_hook.powerSGD_hook", {"matrix_approximation_rank": 4}),
+        ("powersgd_rank1_same_shape", "powerSGD_hook.powerSGD_hook", {"batch_tensors_with_same_shape": True}),
+        ("bf16_powersgd_rank1", IN_BF16, {"matrix_approximation_rank": 1}),
     ],
 )
-def test_powersgd_starts_at_step_3_and_survives_zero_gradients(
-    two_ranks: RankSets, hook: str, options: dict[str, Any]
+def test_the_hook_is_the_one_that_the_name_says_and_powersgd_starts_at_step_3_and_survives_zero_gradients(
+    two_ranks: RankSets, config: str, function: str, options: dict[str, Any] | None
 ) -> None:
-    state = _built(two_ranks, hook)[0]["pasted"]["settings"]["state"]
-    expected = {"batch_tensors_with_same_shape": False, "start_powerSGD_iter": 3, "orthogonalization_epsilon": 1e-8}
-    assert state == {**state, **expected, **options}
-
-
-@pytest.mark.parametrize(
-    ("config", "function"),
-    [
-        ("bf16", "default_hooks.bf16_compress_hook"),
-        ("fp16", "default_hooks.fp16_compress_hook"),
-        ("no_comm", "debugging_hooks.noop_hook"),
-        ("powersgd_rank1", "powerSGD_hook.powerSGD_hook"),
-        (
-            "bf16_powersgd_rank1",
-            "default_hooks.bf16_compress_wrapper.<locals>.bf16_compress_wrapper_hook(powerSGD_hook.powerSGD_hook)",
-        ),
-    ],
-)
-def test_the_hook_is_the_one_that_the_name_says(two_ranks: RankSets, config: str, function: str) -> None:
-    hook = _built(two_ranks, config)[0]["pasted"]["settings"]["hook"]
-    assert hook.replace("torch.distributed.algorithms.ddp_comm_hooks.", "") == function
+    settings = _built(two_ranks, config)[0]["pasted"]["settings"]
+    assert settings["hook"].replace("torch.distributed.algorithms.ddp_comm_hooks.", "") == function
+    if options is not None:
+        started = {"start_powerSGD_iter": 3, "orthogonalization_epsilon": 1e-8, "matrix_approximation_rank": 1}
+        expected = {"batch_tensors_with_same_shape": False, **started, **options}
+        assert settings["state"] == {**settings["state"], **expected}

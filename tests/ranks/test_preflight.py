@@ -6,13 +6,13 @@ from contextlib import closing
 import pytest
 
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import PreflightRequest, TrainRequest
+from fixtures.launch.protocol import PreflightRequest, PreflightResult, TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.session import environment
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.session.own_workload_checks import unfit
+from fixtures.session.own_workload_checks import Unfit, unfit
 from tests import workloads_for_tests
 
 TWO = parse_world("2cpu")
@@ -20,58 +20,64 @@ TWO = parse_world("2cpu")
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[RankSet]:
-    with closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets:
+    with closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60)) as sets:
         yield sets.of(INTERCONNECTS["native"])[0]
 
 
-def request(workload: str) -> PreflightRequest:
-    return PreflightRequest(workload=f"tests.workloads_for_tests:{workload}", world=TWO.name)
+def checked(ranks: RankSet, workload: str) -> list[PreflightResult]:
+    request = PreflightRequest(workload=f"tests.workloads_for_tests:{workload}", world=TWO.name)
+    return ranks.ask(TWO, request, doing="preflight")
+
+
+def mistake_of(ranks: RankSet, workload: str) -> tuple[str, Unfit]:
+    """What the ranks report, and what the user is told."""
+    with pytest.raises(RankFailure) as failed:
+        checked(ranks, workload)
+    mistake = unfit(getattr(workloads_for_tests, workload), failed.value.faults[0])
+    assert "workloads_for_tests.py, line " in str(mistake)
+    return str(failed.value), mistake
 
 
 def test_parameters_without_a_gradient_are_named(ranks: RankSet) -> None:
-    first, second = ranks.ask(TWO, request("left_out"), doing="preflight")
+    first, second = checked(ranks, "left_out")
     assert (first.parameters, len(first.unused)) == (6, 4)
     assert first.unused != second.unused  # each rank uses an expert of its own
 
 
 def test_a_wrong_shape_shows_the_users_frames_alone_and_once(ranks: RankSet) -> None:
-    with pytest.raises(RankFailure) as failed:
-        ranks.ask(TWO, request("misshapen"), doing="preflight")
-    text = str(failed.value)
+    text, mistake = mistake_of(ranks, "misshapen")
     assert text.count("Traceback") == 1
     assert text.count("also rank 1, in the same way") == 1
     assert ("workloads_for_tests.py" in text, "fixtures/ranks" in text, "torch/nn" in text) == (True, False, False)
-    mistake = unfit(workloads_for_tests.misshapen, failed.value.faults[0])
     assert "shapes cannot be multiplied" in str(mistake)
-    assert "workloads_for_tests.py, line " in str(mistake)
     assert mistake.details.endswith("the batch: float32 (2, 32)")
 
 
-def test_samples_that_are_all_the_same_are_refused_with_the_line_to_write(ranks: RankSet) -> None:
-    with pytest.raises(RankFailure) as failed:
-        ranks.ask(TWO, request("constant"), doing="preflight")
-    mistake = str(unfit(workloads_for_tests.constant, failed.value.faults[0]))
-    assert mistake.startswith("sample must draw another sample each time, 8 were equal: ")
-    assert (
-        "write sample=lambda: dataset[torch.randint(len(dataset), ()).item()], or Workload(same_sample=True)" in mistake
-    )
-    assert "workloads_for_tests.py, line " in mistake
-    ranks.ask(TWO, request("steady"), doing="preflight")  # says that it means it
-
-
-def test_a_loss_that_is_not_finite_is_the_loss_functions_mistake(ranks: RankSet) -> None:
-    with pytest.raises(RankFailure) as failed:
-        ranks.ask(TWO, request("not_a_number"), doing="preflight")
-    mistake = str(unfit(workloads_for_tests.not_a_number, failed.value.faults[0]))
-    assert mistake.startswith("loss must be finite, got nan in the first step (")
-    assert "workloads_for_tests.py, line " in mistake
+@pytest.mark.parametrize(
+    ("workload", "begins", "says"),
+    [
+        (
+            "constant",
+            "sample must draw another sample each time, 8 were equal: ",
+            "write sample=lambda: dataset[torch.randint(len(dataset), ()).item()], or Workload(same_sample=True)",
+        ),
+        ("not_a_number", "loss must be finite, got nan in the first step (", ""),
+    ],
+)
+def test_a_mistake_in_a_function_is_named_with_the_line_to_write(
+    ranks: RankSet, workload: str, begins: str, says: str
+) -> None:
+    mistake = str(mistake_of(ranks, workload)[1])
+    assert mistake.startswith(begins)
+    assert says in mistake
+    checked(ranks, "steady")  # has equal samples, and says that it means it
 
 
 @pytest.mark.parametrize("debug", ["OFF", "INFO"])
 def test_in_training_parameters_without_a_gradient_are_named_with_what_to_set(debug: str) -> None:
     with (
         environment({"TORCH_DISTRIBUTED_DEBUG": debug}),
-        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets,
+        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60)) as sets,
     ):
         (ranks,) = sets.of(INTERCONNECTS["native"])
         workload = "tests.workloads_for_tests:left_out"

@@ -2,22 +2,20 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
-from fixtures.matrix.worlds import parse_world
 from fixtures.trace.breakdown import break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from tests.ranks.asking import trained
 from tests.recordings import timelines
-
-WORLD = parse_world("2cpu")
-
 
 Profiled = tuple[Breakdown, tuple[Bucket, ...]]
 
@@ -26,10 +24,7 @@ def profile(ranks: RankSets, config: str, folder: Path, *, workload: str = "vit_
     """Train two ranks under the profiler. Returns the breakdown of the traces in ``folder``, and DDP's buckets."""
     (launch,) = ranks.of(INTERCONNECTS["native"])
     traces = [str(folder / f"{config}-rank{rank}.json") for rank in range(2)]
-    request = TrainRequest(
-        workload=workload, config=config, world=WORLD.name, steps=2, warmup=4, profile=5, traces=traces
-    )
-    results = launch.ask(WORLD, request, doing="profiling")
+    results = trained(launch, config, workload=workload, steps=2, profile=5, traces=traces)
     breakdowns = [result.breakdown for result in results if result.breakdown is not None]
     return over_ranks(breakdowns), tuple(map(Bucket.of, results[0].buckets))
 
@@ -55,15 +50,10 @@ def ddp(several_buckets: Profiled) -> Breakdown:
     return several_buckets[0]
 
 
-def test_the_parts_are_the_step_on_every_rank_and_step(ddp: Breakdown) -> None:
-    assert len(ddp.ranks) == 2
-    for rank in ddp.ranks:
-        assert len(rank.steps) == 5
-        for step in rank.steps:
-            assert sum(step.parts_ns) == pytest.approx(step.length_ns, rel=1e-6)
-
-
-def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
+def test_the_parts_are_the_step_on_every_rank_and_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
+    assert [len(rank.steps) for rank in ddp.ranks] == [5, 5]
+    for step in (step for rank in ddp.ranks for step in rank.steps):
+        assert sum(step.parts_ns) == pytest.approx(step.length_ns, rel=1e-6)
     (timeline,) = timelines(folder / "bucket_10mb-rank0.json")
     marked = [r for r in timeline.ranges if r.name.startswith("Batch ")]
     window_ns = max(r.end_ns for r in marked) - min(r.end_ns for r in marked)
@@ -72,40 +62,40 @@ def test_steps_tile_the_window(folder: Path, ddp: Breakdown) -> None:
 
 @pytest.mark.parametrize(("measured_step_ms", "steps"), [(1e6, 2), (1e-3, 4)])
 def test_steps_are_recorded_again_if_the_profiler_slowed_each(
-    two_ranks: RankSets, tmp_path: Path, measured_step_ms: float, steps: int
+    ranks: RankSet, tmp_path: Path, measured_step_ms: float, steps: int
 ) -> None:
     traces = [tmp_path / f"rank{rank}.json" for rank in range(2)]
-    (launch,) = two_ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(
-        workload="vit_tiny",
-        config="ddp",
-        world=WORLD.name,
-        steps=1,
-        warmup=1,
-        profile=2,
-        profile_again=4,
-        measured_step_ms=measured_step_ms,
-        traces=[str(trace) for trace in traces],
-    )
-    breakdowns = [result.breakdown for result in launch.ask(WORLD, request, doing="profiling")]
+    again: dict[str, Any] = {
+        "profile_again": 4,
+        "measured_step_ms": measured_step_ms,
+        "traces": [str(trace) for trace in traces],
+    }
+    breakdowns = [result.breakdown for result in trained(ranks, "ddp", warmup=1, profile=2, **again)]
     assert [len(one.steps) for one in breakdowns if one is not None] == [steps, steps]
     assert all(break_down(timeline).steps for trace in traces for timeline in timelines(trace))
 
 
-def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch(folder: Path, ddp: Breakdown) -> None:
-    files = [timelines(folder / f"bucket_10mb-rank{rank}.json") for rank in range(2)]
-    assert [break_down(timeline).steps for (timeline,) in files] == [rank.steps for rank in ddp.ranks]
+def test_the_trace_of_each_rank_gives_the_breakdown_of_the_launch_and_says_whose_it_is(
+    folder: Path, ddp: Breakdown
+) -> None:
+    for rank in range(2):
+        file = folder / f"bucket_10mb-rank{rank}.json"
+        (timeline,) = timelines(file)
+        assert break_down(timeline).steps == ddp.ranks[rank].steps
+        whose = json.loads(file.read_text())["distributedInfo"]  # as Holistic Trace Analysis needs it
+        assert (whose["rank"], whose["world_size"]) == (rank, 2)
+    assert {path.suffix for path in folder.iterdir()} == {".json"}
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
-def test_each_bucket_is_an_all_reduce(ddp: Breakdown) -> None:
+def test_each_bucket_is_an_all_reduce_and_phases_are_those_of_the_experiment(ddp: Breakdown) -> None:
     profile = profile_of(ddp)
     assert profile.all_reduces == 2
     assert parts_ms(ddp).compute > 0
     assert (profile.communication_ms or 0) > 0
-
-
-def test_a_hooks_later_all_reduces_on_gloos_own_threads_are_seen(powersgd: Profiled) -> None:
-    assert profile_of(powersgd[0]).all_reduces == 3
+    phases_ms = profile.phases_on_device_ms or {}
+    assert list(phases_ms) == ["get batch", "forward", "backward", "optimizer step"]
+    assert sum(phases_ms.values()) <= ddp.step_ms
 
 
 def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, folder: Path) -> None:
@@ -115,27 +105,10 @@ def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, fol
 
 
 def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None:
-    waiting = profile(two_ranks, "ddp", folder, workload="tests.workloads_for_tests:late")[0].waiting()
+    waiting = profile(two_ranks, "ddp", folder, workload=":late")[0].waiting()
     assert waiting is not None
     assert waiting.late[1] >= waiting.collectives - 1
     assert waiting.percent > 50
-
-
-def test_phases_are_those_of_the_experiment(ddp: Breakdown) -> None:
-    phases_ms = profile_of(ddp).phases_on_device_ms or {}
-    assert list(phases_ms) == ["get batch", "forward", "backward", "optimizer step"]
-    assert sum(phases_ms.values()) <= ddp.step_ms
-
-
-def test_a_trace_says_whose_it_is_as_holistic_trace_analysis_needs_it(folder: Path, ddp: Breakdown) -> None:
-    for rank in range(2):
-        trace = json.loads((folder / f"bucket_10mb-rank{rank}.json").read_text())
-        assert (trace["distributedInfo"]["rank"], trace["distributedInfo"]["world_size"]) == (rank, 2)
-
-
-def test_nothing_but_whole_traces_is_left(folder: Path, ddp: Breakdown) -> None:
-    assert {path.suffix for path in folder.iterdir()} == {".json"}
-    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
 
 
 # The ledger of buckets
@@ -155,10 +128,7 @@ def test_each_all_reduce_has_its_bucket_with_every_parameter_in_one(bucketed: Le
     model = find_workload("vit_tiny").model()
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
     assert sum(bucket.bytes for bucket in bucketed.buckets) == sum(p.nbytes for p in model.parameters())
-
-
-def test_the_parameters_nearest_the_loss_are_in_the_first_bucket(bucketed: Ledger) -> None:
-    assert "head" in bucketed.buckets[0].parameters[0]
+    assert "head" in bucketed.buckets[0].parameters[0]  # nearest to the loss
     assert len(bucketed.buckets) > 1
     assert "head" not in " ".join(bucketed.buckets[-1].parameters)
 
@@ -175,6 +145,8 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
 
 
 def test_a_hook_that_sends_several_collectives_a_bucket_is_not_reported_bucket_by_bucket(powersgd: Profiled) -> None:
+    """The later ones are on gloo's own threads."""
+    assert profile_of(powersgd[0]).all_reduces == 3
     collectives = ledger(*powersgd)
     assert collectives is not None
     assert collectives.mismatch == "3 collectives a step for 1 bucket"

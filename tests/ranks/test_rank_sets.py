@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -65,12 +65,7 @@ ANNOUNCED = (
         phase="backward",
         shows=("in raises_in_step_7", "at step 7 (backward)"),
     ),
-    Fault(
-        function="runs_out_of_memory",
-        kind="oom",
-        message="raised MemoryError",
-        shows=("in runs_out_of_memory",),
-    ),
+    Fault(function="runs_out_of_memory", kind="oom", message="raised MemoryError", shows=("in runs_out_of_memory",)),
     Fault(
         function="imports_what_is_not_there",
         kind="import",
@@ -168,6 +163,10 @@ def run(ranks: RankSet, world: World, function: str) -> list[Any]:
     return ranks.run(world, f"tests.ranks.rank_faults:{function}", {}, doing=f"running {function}")
 
 
+def sets_of(launches: int, size: int = 1, say: Callable[[str], None] = lambda text: None) -> RankSets:
+    return RankSets(launches=launches, size=size, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=say)
+
+
 def failure_of(ranks: RankSet, function: str, patience_s: float) -> tuple[RankFailure, float]:
     began = time.monotonic()
     ranks.rank_timeout_s = patience_s
@@ -177,33 +176,22 @@ def failure_of(ranks: RankSet, function: str, patience_s: float) -> tuple[RankFa
     return failure.value, time.monotonic() - began
 
 
-def test_the_rank_to_blame_is_named_first(aftermath: Aftermath) -> None:
-    first, fault = aftermath.failure.faults[0], aftermath.fault
+def test_the_rank_to_blame_is_named_first_with_its_traceback_stack_or_output_then_its_victim(
+    aftermath: Aftermath,
+) -> None:
+    (first, *victims), fault = aftermath.failure.faults, aftermath.fault
     assert (first.rank, first.kind, first.step, first.phase) == (1, fault.kind, fault.step, fault.phase)
     assert first.message.startswith(fault.message)
     assert str(aftermath.failure).startswith(f"running {fault.function}: rank 1 {fault.message}")
-
-
-def test_the_other_rank_is_its_victim(aftermath: Aftermath) -> None:
-    victims = aftermath.failure.faults[1:]
-    assert [(victim.rank, victim.kind) for victim in victims] == [(0, kind) for kind in aftermath.fault.victims]
-
-
-def test_the_report_shows_its_own_traceback_or_stack_or_output(aftermath: Aftermath) -> None:
-    missing = [words for words in aftermath.fault.shows if words not in str(aftermath.failure)]
+    assert [(victim.rank, victim.kind) for victim in victims] == [(0, kind) for kind in fault.victims]
+    missing = [words for words in fault.shows if words not in str(aftermath.failure)]
     assert not missing, str(aftermath.failure)
+    assert aftermath.took_s < 15  # long before torch would find it
 
 
-def test_it_is_found_long_before_torch_would(aftermath: Aftermath) -> None:
-    assert aftermath.took_s < 15
-
-
-def test_no_process_of_the_set_is_left(aftermath: Aftermath) -> None:
+def test_no_process_of_the_set_is_left_and_the_next_run_starts_afresh(aftermath: Aftermath, ranks: RankSet) -> None:
     assert not aftermath.alive
     assert aftermath.left == []
-
-
-def test_the_next_run_starts_afresh(aftermath: Aftermath, ranks: RankSet) -> None:
     assert run(ranks, TWO, "total") == [3.0, 3.0]
     assert ranks.alive
 
@@ -242,11 +230,8 @@ def test_the_store_of_a_world_that_was_left_is_removed(ranks: RankSet, session: 
         assert len(list(rank_folder.glob("store-*"))) == 1
 
 
-def test_a_large_answer_arrives_whole(ranks: RankSet) -> None:
+def test_a_large_answer_arrives_whole_and_a_world_larger_than_the_set_is_refused(ranks: RankSet) -> None:
     assert run(ranks, TWO, "five_megabytes") == ["0" * 5_000_000, "1" * 5_000_000]
-
-
-def test_a_world_larger_than_the_set_is_refused(ranks: RankSet) -> None:
     with pytest.raises(ValueError, match="4cpu needs 4 ranks, this set has 2"):
         run(ranks, World(backend="gloo", size=4), "total")
 
@@ -299,7 +284,7 @@ def test_only_the_set_that_failed_is_started_again_and_all_that_are_renewed(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     messages: list[str] = []
-    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=messages.append)
+    sets = sets_of(2, say=messages.append)
     first, second = sets.of(INTERCONNECTS["native"])
     (pid,) = run(second, ONE, "pid")
     os.kill(run(first, ONE, "pid")[0], signal.SIGKILL)
@@ -307,10 +292,8 @@ def test_only_the_set_that_failed_is_started_again_and_all_that_are_renewed(
         run(first, ONE, "total")
     assert [run(ranks, ONE, "total") for ranks in sets.of(INTERCONNECTS["native"])] == [[1.0], [1.0]]
     assert run(second, ONE, "pid") == [pid]
-    assert [line for line in messages if line.startswith("starting")] == [
-        "starting 2 x 1 ranks ...",
-        "starting 1 x 1 ranks ...",
-    ]
+    starts = [line for line in messages if line.startswith("starting")]
+    assert starts == ["starting 2 x 1 ranks ...", "starting 1 x 1 ranks ..."]
     assert f"started in {sets.start_s:.1f} s" in messages
     sets.renew()
     assert reaper.state_of(pid) is None
@@ -348,7 +331,7 @@ def in_a_shell(folder: Path, rank: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["measured", "profiled", "in a shell"])
 def test_another_interconnect_has_ranks_of_its_own(kind: str) -> None:
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = sets_of(1)
 
     def of(interconnect: Interconnect) -> RankSet:
         return {
@@ -365,7 +348,7 @@ def test_another_interconnect_has_ranks_of_its_own(kind: str) -> None:
 def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
     """That a rank has them from its first instruction on is shown by test_other_side.py."""
     said: list[str] = []
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=said.append)
+    sets = sets_of(1, say=said.append)
     native, ctas = INTERCONNECTS["native"], (("NCCL_MAX_CTAS", "8"),)
 
     def ranks_of(variables: Variables) -> tuple[int, bool]:
@@ -387,7 +370,7 @@ def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
 
 
 def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_close() -> None:
-    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = sets_of(2)
     first, second = sets.start_ahead(INTERCONNECTS["native"])
     assert first.alive
     assert second.alive
@@ -404,7 +387,7 @@ def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_clo
 
 
 def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
-    sets = RankSets(launches=2, size=1, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = sets_of(2)
     both = threading.Barrier(2)
 
     def call(ranks: RankSet, number: int) -> tuple[int, int]:
@@ -419,11 +402,10 @@ def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
 
 
 def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too() -> None:
-    sets = RankSets(launches=2, size=2, on_gpu=False, rank_timeout_s=PATIENCE_S, on_message=lambda text: None)
+    sets = sets_of(2, size=2)
     began = time.monotonic()
-    calls = [
-        partial(run, world=TWO, function=function) for function in ("sleeps", "raises_in_step_7", "total", "total")
-    ]
+    functions = ("sleeps", "raises_in_step_7", "total", "total")
+    calls = [partial(run, world=TWO, function=function) for function in functions]
     with pytest.raises(RankFailure, match="the gradients are gone"):
         share_out(sets.of(INTERCONNECTS["native"]), calls)
     assert time.monotonic() - began < PATIENCE_S / 2  # nobody waited for the sleeping rank

@@ -6,38 +6,34 @@ from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import CannotRun, TrainRequest
+from fixtures.launch.protocol import CannotRun
+from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, SHARDING
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.shardings import BY_BLOCK
 from fixtures.matrix.worlds import World
 from tests.builders import launch, measured
+from tests.ranks import asking
 
+Answers = dict[str, list[dict[str, Any]]]
 WORLD = World(backend="gloo", size=2)
 MEASURED = [name for name in SHARDING if CONFIGS[name].why_not(WORLD, warmup=4) is None]
 
 
 @pytest.fixture(scope="module")
-def trained(two_ranks: RankSets) -> dict[str, list[dict[str, Any]]]:
+def trained(two_ranks: RankSets) -> Answers:
     """Config -> the answer of each rank."""
     (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    return {
-        config: ranks.run(
-            WORLD, "tests.ranks.rank_sharding:trained", {"config": config, "world": WORLD.name}, doing=config
-        )
-        for config in MEASURED
-    }
+    return {c: asking.called(ranks, "rank_sharding:trained", config=c, world=WORLD.name) for c in MEASURED}
 
 
-def of(trained: dict[str, list[dict[str, Any]]], config: str, key: str) -> Any:
+def of(trained: Answers, config: str, key: str) -> Any:
     return trained[config][0][key]
 
 
 @pytest.mark.parametrize("config", [name for name in MEASURED if not CONFIGS[name].in_bf16])
-def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(
-    trained: dict[str, list[dict[str, Any]]], config: str
-) -> None:
+def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(trained: Answers, config: str) -> None:
     reference = {"SGD": "sgd", "AdamW": "adamw"}[CONFIGS[config].trains_with or ""]
     expected = of(trained, reference, "measured")
     for answer in trained[config]:
@@ -46,7 +42,7 @@ def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(
         assert max(abs(a - b) for a, b in zip(answer["before"], answer["measured"], strict=True)) > 1e-4
 
 
-def test_in_bf16_it_trains_along_the_same_way(trained: dict[str, list[dict[str, Any]]]) -> None:
+def test_in_bf16_it_trains_along_the_same_way(trained: Answers) -> None:
     before, expected = of(trained, "adamw", "before"), of(trained, "adamw", "measured")
     way = math.dist(before, expected)
     for answer in trained["fsdp2_bf16"]:
@@ -54,20 +50,16 @@ def test_in_bf16_it_trains_along_the_same_way(trained: dict[str, list[dict[str, 
 
 
 @pytest.mark.parametrize("config", MEASURED)
-def test_pasted_lines_train_to_the_same_weights(trained: dict[str, list[dict[str, Any]]], config: str) -> None:
+def test_pasted_lines_train_to_the_same_weights_and_the_predicted_bytes_are_those_of_the_collectives(
+    trained: Answers, config: str
+) -> None:
     for answer in trained[config]:
         assert answer["pasted"] == answer["measured"]  # to the last bit
         assert answer["in_fsdp2"] == [CONFIGS[config].in_fsdp2] * 2
-
-
-@pytest.mark.parametrize("config", MEASURED)
-def test_the_predicted_bytes_are_those_of_the_collectives(
-    trained: dict[str, list[dict[str, Any]]], config: str
-) -> None:
     assert of(trained, config, "predicted") == of(trained, config, "issued") > 0
 
 
-def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, Any]]]) -> None:
+def test_blocks_are_found_and_gathered_twice(trained: Answers) -> None:
     assert of(trained, "fsdp2", "blocks") == ["layers"]
     assert of(trained, "fsdp2_one", "blocks") == []
     # 33 rows are padded to 34: weights and biases of a block, each of 4 bytes.
@@ -78,32 +70,22 @@ def test_blocks_are_found_and_gathered_twice(trained: dict[str, list[dict[str, A
     assert of(trained, "fsdp2_prefetch", "predicted") == of(trained, "fsdp2", "predicted")
 
 
-def test_in_bf16_half_the_bytes_are_gathered(trained: dict[str, list[dict[str, Any]]]) -> None:
+def test_in_bf16_half_the_bytes_are_gathered(trained: Answers) -> None:
     # Gloo does an all-reduce instead of a reduce-scatter, of gradients in float32.
     reduced = 2 * of(trained, "fsdp2_one", "predicted") // 3
     gathered = of(trained, "fsdp2", "predicted") - reduced
     assert of(trained, "fsdp2_bf16", "predicted") == gathered // 2 + reduced
 
 
-def test_two_blocks_are_gathered_ahead(trained: dict[str, list[dict[str, Any]]]) -> None:
+def test_two_blocks_are_gathered_ahead(trained: Answers) -> None:
     in_forward, in_backward = [[1, 2], [2], []], [[], [0], [1, 0]]
     assert of(trained, "fsdp2_prefetch", "ahead") == [[in_forward, in_backward]] * 2
     assert of(trained, "fsdp2", "ahead") == [[[[]] * 3] * 2] * 2
 
 
 @pytest.mark.parametrize("config", ["zero1", "fsdp2", "fsdp2_one", "fsdp2_keep", "fsdp2_prefetch"])
-def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSets, config: str) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    request = TrainRequest(
-        workload="vit_tiny",
-        config=config,
-        world="2cpu",
-        steps=2,
-        warmup=2,
-        check_gradients=True,
-        count_flops=True,
-    )
-    for answer in ranks.ask(WORLD, request, doing=config):
+def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(ranks: RankSet, config: str) -> None:
+    for answer in asking.trained(ranks, config, steps=2, warmup=2, check_gradients=True, count_flops=True):
         assert answer.gradient_lossless
         assert answer.gradient_error is not None
         assert answer.gradient_error <= 2**-23  # two roundings of float32
@@ -118,11 +100,9 @@ def test_a_launch_of_a_sharded_config_has_a_lossless_gradient(two_ranks: RankSet
     [(1, None, "lossy", 2**-10, 8 * 2**-8), (2, False, "wrong", 0.9, 1.1)],
 )
 def test_in_bf16_a_gradient_is_lossy_within_its_roundings_and_else_wrong(
-    two_ranks: RankSets, factor: float, lossless: bool | None, fidelity: str, least: float, most: float
+    ranks: RankSet, factor: float, lossless: bool | None, fidelity: str, least: float, most: float
 ) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {"config": "fsdp2_bf16", "world": WORLD.name, "factor": factor}
-    for found in ranks.run(WORLD, "tests.ranks.rank_sharding:error", arguments, doing="fsdp2_bf16"):
+    for found in asking.called(ranks, "rank_sharding:error", config="fsdp2_bf16", world=WORLD.name, factor=factor):
         assert least < found["relative"] < most
         assert found["lossless"] is lossless
         launched = replace(launch(0.1), gradient_error=found["relative"], gradient_lossless=lossless)
@@ -136,16 +116,10 @@ def test_in_bf16_a_gradient_is_lossy_within_its_roundings_and_else_wrong(
         ("fsdp2_one", "experts", "fsdp2_one needs gradients of the same parameters on all ranks"),
         ("fsdp2_one", "mixed", "fsdp2_one needs parameters of one dtype, the model has bfloat16 and float32"),
         ("fsdp2", "tied_blocks", "the model shares 0.0.weight with 0.1.weight; fsdp2_one shards it as a whole"),
-        (
-            "adamw_fused",
-            "complex_numbers",
-            "adamw_fused needs parameters of real numbers, the model has torch.com",
-        ),
+        ("adamw_fused", "complex_numbers", "adamw_fused needs parameters of real numbers, the model has torch.com"),
         ("zero1", "mixed", "zero1 needs parameters of one dtype, the model has bfloat16 and float32"),
     ],
 )
-def test_a_model_that_cannot_be_sharded_says_why(two_ranks: RankSets, config: str, workload: str, reason: str) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    reference = f"tests.workloads_for_tests:{workload}"
+def test_a_model_that_cannot_be_sharded_says_why(ranks: RankSet, config: str, workload: str, reason: str) -> None:
     with pytest.raises(CannotRun, match=reason):
-        ranks.ask(WORLD, TrainRequest(workload=reference, config=config, world="2cpu", steps=1, warmup=1), doing=config)
+        asking.trained(ranks, config, workload=f":{workload}", warmup=1)

@@ -5,45 +5,33 @@ import math
 import pytest
 
 from fixtures.gradients.checks import ddp_options, many_steps
-from fixtures.gradients.replay import path, violations
-from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.gradients.replay import Check, path, violations
+from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.suite_hooks import SUITE_HOOKS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import parse_world
 from tests.mutants.suite_hooks import HIDES_NAN
+from tests.ranks.asking import called
 
-WORLD = World(backend="gloo", size=2)
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan])
-@pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS if not hook.needs_gpu])
-def test_what_is_not_finite_arrives_and_is_not_remembered(two_ranks: RankSets, hook: str, value: float) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {"hook": hook, "value": value}
-    answers = ranks.run(WORLD, "tests.ranks.rank_suite_hooks:not_finite", arguments, doing=f"{hook}, {value}")
-    for answer in answers:
-        first, *later = answer["finite"]
-        assert first < 1
-        assert later == [1, 1, 1]
+NOT_FINITE = {"option": "default", "shapes": [*ddp_options.SHAPES], "kinds": ["non_finite"], "seed": 0}
 
 
-def of_not_finite(two_ranks: RankSets, hook: str) -> list[str]:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    shapes = [*ddp_options.SHAPES]
-    arguments = {"hook": hook, "option": "default", "shapes": shapes, "kinds": ["non_finite"], "seed": 0}
-    return violations(ranks.run(WORLD, path(ddp_options.check), arguments, doing=hook))
+def found(ranks: RankSet, check: Check, hook: str, **arguments: object) -> list[str]:
+    return violations(ranks.run(parse_world("2cpu"), path(check), {"hook": hook, **arguments}, doing=hook))
 
 
 @pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS if not hook.needs_gpu])
-def test_what_is_not_finite_breaks_no_promise(two_ranks: RankSets, hook: str) -> None:
-    assert of_not_finite(two_ranks, hook) == []
+def test_what_is_not_finite_arrives_is_not_remembered_and_breaks_no_promise(ranks: RankSet, hook: str) -> None:
+    for value in (math.inf, math.nan):
+        for answer in called(ranks, "rank_suite_hooks:not_finite", hook=hook, value=value):
+            first, *later = answer["finite"]
+            assert first < 1
+            assert later == [1, 1, 1]
+    assert found(ranks, ddp_options.check, hook, **NOT_FINITE) == []
 
 
-def test_what_hides_that_a_gradient_is_not_finite_is_caught(two_ranks: RankSets) -> None:
-    assert of_not_finite(two_ranks, HIDES_NAN.name)
+def test_what_hides_that_a_gradient_is_not_finite_is_caught(ranks: RankSet) -> None:
+    assert found(ranks, ddp_options.check, HIDES_NAN.name, **NOT_FINITE)
 
 
-def test_a_hook_with_a_memory_keeps_no_more_from_step_to_step(two_ranks: RankSets) -> None:
-    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
-    arguments = {"hook": "int8_all_to_all", "kind": "normal", "steps": 1, "seed": 0}
-    assert violations(ranks.run(WORLD, path(many_steps.check), arguments, doing="int8_all_to_all")) == []
+def test_a_hook_with_a_memory_keeps_no_more_from_step_to_step(ranks: RankSet) -> None:
+    assert found(ranks, many_steps.check, "int8_all_to_all", kind="normal", steps=1, seed=0) == []

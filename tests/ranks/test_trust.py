@@ -1,9 +1,6 @@
 """Ranks that ran a user's code serve only tests of that same code; the suite's own leaves its process as it was."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +33,7 @@ class Sets:
     """One launch of two ranks."""
 
     def __init__(self) -> None:
-        self.sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120, on_message=lambda text: None)
+        self.sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120)
 
     def train(self, workload: str, config: str = "ddp_default") -> list[int]:
         """Train one step; return the process ids of the ranks."""
@@ -59,43 +56,33 @@ def shared() -> Iterator[Sets]:
     sets.sets.close()
 
 
-@pytest.fixture(scope="module")
-def poisoned() -> dict[str, list[str]]:
-    """Poison -> the changes that a process reports when it takes one poison after the other."""
-    done = subprocess.run([sys.executable, "-m", "tests.ranks.poisons"], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    changes: dict[str, list[str]] = json.loads(done.stdout)
-    return changes
-
-
 @pytest.mark.parametrize("poison", NAMES)
-def test_a_change_of_the_process_is_found(poisoned: dict[str, list[str]], poison: str) -> None:
-    found = poisoned[poison]
-    assert any(line.startswith(NAMES[poison]) for line in found) == bool(NAMES[poison]) == bool(found), found
-
-
-@pytest.mark.parametrize("poison", ["anomaly_mode", "default_dtype", "busy_thread"])
-def test_a_poison_between_healthy_workloads_reaches_none_of_them(shared: Sets, poison: str) -> None:
+def test_a_poison_between_healthy_workloads_is_found_and_reaches_none_of_them(shared: Sets, poison: str) -> None:
     before = shared.train(HEALTHY)
-    poisoned = shared.train(f"tests.ranks.poisons:{poison}")
+    poisoned = shared.train("vit_tiny")  # its first step imports and initialises
+    workload = f"tests.ranks.poisons:{poison}"
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
+    ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
+    assert shared.train(workload) == poisoned
+    found, _ = ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")
+    assert any(line.startswith(NAMES[poison]) for line in found), found
     after = shared.train(HEALTHY)
     assert not shared.imported("tests.ranks.poisons")
     assert not {*poisoned} & {*before, *after}
     assert not any(Path(f"/proc/{pid}").exists() for pid in poisoned)  # a busy thread would slow others
 
 
-def test_ranks_that_ran_the_suites_code_serve_a_users(shared: Sets) -> None:
+@pytest.mark.parametrize(
+    "of_a_user",
+    [[(HEALTHY, "ddp_default"), (HEALTHY, "bf16")], [("vit_tiny", "tests.hooks_for_tests:float32_for_16_bits")]],
+    ids=["workload", "hook"],
+)
+def test_ranks_that_ran_the_suites_code_serve_a_users_and_then_its_own_tests_only(
+    shared: Sets, of_a_user: list[tuple[str, str]]
+) -> None:
     shared.sets.close()
     of_the_suite = shared.train("vit_tiny")
-    assert shared.train(HEALTHY) == of_the_suite
-    assert shared.train(HEALTHY, "bf16") == of_the_suite
-    assert not {*of_the_suite} & {*shared.train("vit_tiny")}
-
-
-def test_a_users_hook_is_trusted_with_its_own_tests_only(shared: Sets) -> None:
-    with_hook = "tests.hooks_for_tests:float32_for_16_bits"
-    of_the_suite = shared.train("vit_tiny")
-    assert shared.train("vit_tiny", with_hook) == of_the_suite
+    assert [shared.train(*one) for one in of_a_user] == [of_the_suite] * len(of_a_user)
     assert not {*of_the_suite} & {*shared.train("vit_tiny", "bf16")}
 
 

@@ -1,27 +1,23 @@
 """The fingerprint of a rank's training: equal in every launch, and different for another workload."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import TrainRequest, TrainResult, WorkloadFingerprint
-from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
+from fixtures.launch.protocol import WorkloadFingerprint
+from fixtures.launch.rank_set import RankSet
+from tests.ranks.asking import trained
 
 
-def trained(ranks: RankSets, workload: str, config: str = "ddp", world: str = "1cpu", warmup: int = 1) -> TrainResult:
-    request = TrainRequest(workload=workload, config=config, world=world, steps=1, warmup=warmup)
-    (launch,) = ranks.of(INTERCONNECTS["native"])
-    return launch.ask(parse_world(world), request, doing="training")[0]
+def fingerprint(ranks: RankSet, workload: str, config: str = "ddp", **more: Any) -> WorkloadFingerprint:
+    asked = {"world": "1cpu", "warmup": 1, **more}
+    name = workload if "vit" in workload else f"tests.workload_variants:{workload}"
+    return trained(ranks, config, workload=name, **asked)[0].workload_fingerprint
 
 
-def fingerprint(ranks: RankSets, variant: str) -> WorkloadFingerprint:
-    return trained(ranks, f"tests.workload_variants:{variant}").workload_fingerprint
-
-
-def test_it_says_what_the_model_the_batch_and_the_optimizer_are(two_ranks: RankSets) -> None:
-    taken = fingerprint(two_ranks, "variant")
+def test_it_says_what_the_model_the_batch_and_the_optimizer_are(ranks: RankSet) -> None:
+    taken = fingerprint(ranks, "variant")
     # Two weights, two biases and a norm's two; a norm's mean, variance and number of batches.
     assert (taken.parameters, taken.parameter_elements, taken.parameter_dtypes) == (
         6,
@@ -34,12 +30,11 @@ def test_it_says_what_the_model_the_batch_and_the_optimizer_are(two_ranks: RankS
     assert taken.activation_dtypes == ["float32"]
 
 
-def test_it_is_equal_in_every_launch_and_whatever_the_config(two_ranks: RankSets) -> None:
-    first = trained(two_ranks, "vit_tiny", world="2cpu")
-    assert trained(two_ranks, "vit_tiny", world="2cpu").workload_fingerprint == first.workload_fingerprint
-    assert trained(two_ranks, "vit_tiny", config="single").workload_fingerprint == first.workload_fingerprint
-    assert trained(two_ranks, "vit_tiny", warmup=0).workload_fingerprint == first.workload_fingerprint
-    assert trained(two_ranks, "vit_tiny", config="feed_loader").workload_fingerprint == first.workload_fingerprint
+def test_it_is_equal_in_every_launch_and_whatever_the_config(ranks: RankSet) -> None:
+    first = fingerprint(ranks, "vit_tiny", world="2cpu")
+    assert fingerprint(ranks, "vit_tiny", world="2cpu") == first
+    for config, warmup in (("single", 1), ("ddp", 0), ("feed_loader", 1)):
+        assert fingerprint(ranks, "vit_tiny", config, warmup=warmup) == first
 
 
 @pytest.mark.parametrize(
@@ -59,23 +54,23 @@ def test_it_is_equal_in_every_launch_and_whatever_the_config(two_ranks: RankSets
         ("unused", {"find_unused_parameters"}),
     ],
 )
-def test_another_workload_has_another_one(two_ranks: RankSets, variant: str, changed: set[str]) -> None:
-    before, now = fingerprint(two_ranks, "variant"), fingerprint(two_ranks, variant)
+def test_another_workload_has_another_one(ranks: RankSet, variant: str, changed: set[str]) -> None:
+    before, now = fingerprint(ranks, "variant"), fingerprint(ranks, variant)
     assert {field.name for field in fields(now) if getattr(now, field.name) != getattr(before, field.name)} == changed
 
 
-def test_autocast_changes_the_forward_pass_alone(two_ranks: RankSets) -> None:
-    before, now = fingerprint(two_ranks, "variant"), fingerprint(two_ranks, "variant@autocast")
+def test_autocast_changes_the_forward_pass_alone(ranks: RankSet) -> None:
+    before, now = fingerprint(ranks, "variant"), fingerprint(ranks, "variant@autocast")
     assert now.activation_dtypes == ["bfloat16", "float32"]
     assert replace(now, activation_dtypes=before.activation_dtypes) == before
 
 
-def test_a_precision_ends_with_its_launch(two_ranks: RankSets) -> None:
-    fingerprint(two_ranks, "variant@tf32")
-    taken = fingerprint(two_ranks, "variant@tf32"), fingerprint(two_ranks, "variant")
+def test_a_precision_ends_with_its_launch(ranks: RankSet) -> None:
+    fingerprint(ranks, "variant@tf32")
+    taken = fingerprint(ranks, "variant@tf32"), fingerprint(ranks, "variant")
     assert [one.float32_matmul_precision for one in taken] == ["high", "highest"]
 
 
-def test_the_options_of_a_hook_are_those_it_began_with(two_ranks: RankSets) -> None:
-    options = trained(two_ranks, "vit_tiny", config="powersgd_rank1", warmup=4).hook_options
+def test_the_options_of_a_hook_are_those_it_began_with(ranks: RankSet) -> None:
+    options = trained(ranks, "powersgd_rank1", world="1cpu")[0].hook_options
     assert (options["matrix_approximation_rank"], options["start_powerSGD_iter"], options["iter"]) == ("1", "3", "0")

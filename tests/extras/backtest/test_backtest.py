@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.__main__ import main
 from fixtures.extras.backtest.replay_lines import backtest_lines, summary
 from fixtures.extras.backtest.replays import Rule, backtest
+from tests.command_line import command_here, refused
 
 BASELINES = Path(__file__).parents[3] / "baselines"
 NVLINK, FOUR, SHM = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18", "2x-nvidia-h200-nv18-shm"
 
 
-def test_each_record_is_judged_by_all_the_others() -> None:
+def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_summed_up_apart() -> None:
+    """Ten of PowerSGD: their records come from hosts of different speeds, so they alone are blunt."""
     result = backtest(BASELINES, NVLINK, Rule())
     assert [(replay.file[:4], [name[:4] for name in replay.against]) for replay in result.replays] == [
         ("0001", ["0002", "0003", "0004"]),
@@ -23,6 +24,10 @@ def test_each_record_is_judged_by_all_the_others() -> None:
         ("0004", ["0001", "0002", "0003"]),
     ]
     assert {test.verdict.history for replay in result.replays for test in replay.tests} == {3}
+    free, limited = (summary(result)[key] for key in ("not_host_limited", "host_limited"))
+    assert (free["tests"], limited["tests"]) == (29, 10)
+    assert free["threshold_three_quarters_percent"] <= 2 < limited["threshold_median_percent"]
+    assert "29 tests that the host does not limit: median 1.4 %" in " ".join(backtest_lines(result))
 
 
 def test_the_records_that_ship_meet_the_targets_over_nvlink() -> None:
@@ -36,7 +41,7 @@ def test_the_records_that_ship_meet_the_targets_over_nvlink() -> None:
         assert not {"slower", "faster"} & {*totals["words"], *totals["shift_words"]}
 
 
-def test_a_record_with_a_slower_test_is_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_with_a_slower_test_is_called_so(tmp_path: Path) -> None:
     shutil.copytree(BASELINES, tmp_path / "baselines")
     file = tmp_path / "baselines" / NVLINK / "0004_vit.json"
     record = json.loads(file.read_text())
@@ -44,8 +49,9 @@ def test_a_record_with_a_slower_test_is_called_so(tmp_path: Path, capsys: pytest
     (info,) = (b["extra_info"] for b in record["benchmarks"] if b["fullname"] == test)
     info["launch_medians_s"] = [t * 1.02 for t in info["launch_medians_s"]]
     file.write_text(json.dumps(record))
-    assert main(["backtest", NVLINK, f"--storage={tmp_path / 'baselines'}", "--json"]) == 1
-    (instance,) = json.loads(capsys.readouterr().out)["instances"]
+    outcome = command_here("backtest", NVLINK, f"--storage={tmp_path / 'baselines'}", "--json")
+    assert outcome.exit_code == 1
+    (instance,) = json.loads(outcome.output)["instances"]
     (replay,) = (replay for replay in instance["replays"] if replay["file"] == "0004_vit.json")
     (slower,) = (test for test in replay["tests"] if test["verdict"]["word"] == "slower")
     assert slower["test"] == test
@@ -81,47 +87,30 @@ def test_the_table_fits_a_terminal_and_sums_up() -> None:
     assert "planted 2 %: found " in text
 
 
-def test_tests_that_the_host_limits_are_summed_up_apart() -> None:
-    """Ten of PowerSGD: their records come from hosts of different speeds, so they alone are blunt."""
-    result = backtest(BASELINES, NVLINK, Rule())
-    free, limited = (summary(result)[key] for key in ("not_host_limited", "host_limited"))
-    assert (free["tests"], limited["tests"]) == (29, 10)
-    assert free["threshold_three_quarters_percent"] <= 2 < limited["threshold_median_percent"]
-    assert "29 tests that the host does not limit: median 1.4 %" in " ".join(backtest_lines(result))
-
-
 def test_where_no_record_knows_the_host_there_is_one_summary() -> None:
     result = backtest(BASELINES, "8x-nvidia-h200-nv18", Rule())
     assert summary(result)["host_limited"] == {}
     assert "host" not in " ".join(backtest_lines(result))
 
 
-def test_one_record_alone_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_record_alone_is_too_few_and_an_unreadable_one_is_named(tmp_path: Path) -> None:
     (tmp_path / NVLINK).mkdir()
     shutil.copy(BASELINES / NVLINK / "0001_vit.json", tmp_path / NVLINK)
-    assert main(["backtest", f"--storage={tmp_path}"]) == 0
-    assert capsys.readouterr().out == f"{NVLINK}: 1 record, too few to judge one against the others\n"
+    outcome = command_here("backtest", f"--storage={tmp_path}")
+    assert (outcome.exit_code, outcome.output) == (0, f"{NVLINK}: 1 record, too few to judge one against the others\n")
+    (tmp_path / NVLINK / "0002_torn.json").write_text("{")
+    assert "0002_torn.json: " in refused("backtest", f"--storage={tmp_path}")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("argument", "said"),
     [
-        (["9x-unknown"], "no instance named '9x-unknown' in "),
-        (["--plant=0"], "--plant must be over 0, got 0"),
-        (["--records=0"], "--records must be over 0, got 0"),
-        (["--false-alarms=100"], "--false-alarms must be between 0 and 100, got 100"),
-        (["--storage=/nowhere"], "there are no baselines in /nowhere"),
+        ("9x-unknown", "no instance named '9x-unknown' in "),
+        ("--plant=0", "--plant must be over 0, got 0"),
+        ("--records=0", "--records must be over 0, got 0"),
+        ("--false-alarms=100", "--false-alarms must be between 0 and 100, got 100"),
+        ("--storage=/nowhere", "there are no baselines in /nowhere"),
     ],
 )
-def test_a_wrong_option_is_named(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["backtest", *arguments])
-    assert said in capsys.readouterr().err
-
-
-def test_an_unreadable_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / NVLINK).mkdir()
-    (tmp_path / NVLINK / "0001_torn.json").write_text("{")
-    with pytest.raises(SystemExit, match="2"):
-        main(["backtest", f"--storage={tmp_path}"])
-    assert "0001_torn.json: " in capsys.readouterr().err
+def test_a_wrong_option_is_named(argument: str, said: str) -> None:
+    assert said in refused("backtest", argument)

@@ -47,19 +47,15 @@ def searched(pairs_of: PairsOf, **options: int) -> int:
     return _search(Search(commits=8, **options), HISTORY, pairs_of, None, as_json=False)
 
 
-def test_the_commit_is_named_with_its_author_and_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert searched(planted(5)) == 0
-    output = capsys.readouterr().out
-    assert "slow since 0000000005 change 5 (" in output
-    assert "  A. Author, 2026-11-01\n  10.00 % slower than 0000000004 change 4 (95 % interval " in output
+Captured = pytest.CaptureFixture[str]
 
 
-def test_each_measurement_says_in_which_comparison_it_is_and_how_long_is_left(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_commit_is_named_and_each_measurement_says_in_which_comparison_it_is(capsys: Captured) -> None:
     assert searched(planted(5)) == 0
-    said = capsys.readouterr().err.splitlines()
-    first, *later = [line for line in said if ": measuring " in line]
+    said = capsys.readouterr()
+    assert "slow since 0000000005 change 5 (" in said.out
+    assert "  A. Author, 2026-11-01\n  10.00 % slower than 0000000004 change 4 (95 % interval " in said.out
+    first, *later = [line for line in said.err.splitlines() if ": measuring " in line]
     assert first == (
         "comparison 1 of at most 8: measuring 0000000008 against 0000000000; how long it takes is known after the "
         "first pairs"
@@ -68,9 +64,7 @@ def test_each_measurement_says_in_which_comparison_it_is_and_how_long_is_left(
     assert all(re.search(r"^comparison \d of at most 8: .*; about \d+ min left$", line) for line in later)
 
 
-def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(capsys: Captured) -> None:
     assert searched(planted(5, broken=(4,))) == 0
     said = capsys.readouterr()
     assert "skipped 0000000004 change 4: ModuleNotFoundError: no_such_dependency" in said.err
@@ -78,14 +72,14 @@ def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(
     assert said.out.index("  0000000004 change 4\n") < said.out.index("  0000000005 change 5\n")
 
 
-def test_a_history_without_a_slow_commit_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_history_without_a_slow_commit_names_none(capsys: Captured) -> None:
     assert searched(planted(None)) == 1
     output = capsys.readouterr().out
     assert output.startswith("no commit to find: 0000000008 is as fast as 0000000000 (95 % interval ")
     assert output.endswith("a slowdown below 1 % needs a lower --min-slowdown\n")
 
 
-def test_a_search_that_may_not_compare_more_says_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_search_that_may_not_compare_more_says_what_is_left(capsys: Captured) -> None:
     assert searched(planted(5), max_comparisons=2) == 1
     output = capsys.readouterr().out
     assert "not decided: the slow one is among 4, 0000000005 change 5 to 0000000008 change 8; " in output
@@ -96,23 +90,18 @@ def test_a_search_that_may_not_compare_more_says_what_is_left(capsys: pytest.Cap
     ("calls", "says"),
     [(0, "nothing is known: no comparison has ended"), (2, "not decided: the slow one is among ")],
 )
-def test_after_ctrl_c_what_is_known_is_said(calls: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_ctrl_c_what_is_known_is_said(calls: int, says: str, capsys: Captured) -> None:
     assert searched(interrupted_after(calls, planted(5))) == 130
     assert says in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("position", "option"), [(0, "--good"), (8, "--bad")])
-def test_an_end_of_the_history_that_does_not_run_is_named(
-    position: int, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_end_of_the_history_that_does_not_run_is_named(position: int, option: str, capsys: Captured) -> None:
     assert searched(planted(5, broken=(position,))) == 2
     assert f"error: {option} {HISTORY[position]} does not run: ModuleNotFoundError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--junitxml=perf.xml"], ["-o", "junit_suite_name=perf"], []])
-def test_the_suites_tests_are_bisected_whatever_an_option_is_called(arguments: list[str]) -> None:
+def test_the_suites_tests_are_bisected_unless_a_file_of_tests_is_given(arguments: list[str]) -> None:
     assert chosen(arguments) == [*PERF, *arguments]
-
-
-def test_a_file_of_tests_takes_the_place_of_the_suites() -> None:
-    assert chosen([f"{__file__}::test_it", "--steps=3"]) == [f"{__file__}::test_it", "--steps=3"]
+    assert chosen([f"{__file__}::test_it", *arguments]) == [f"{__file__}::test_it", *arguments]

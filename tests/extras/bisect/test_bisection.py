@@ -7,14 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from fixtures.extras.bisect.bisection import (
-    SURE_COMMIT,
-    Comparison,
-    NotRunnable,
-    Search,
-    groups,
-    posterior,
-)
+from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
 from studies.bisection import measured_pairs
 
 COMMITS = 64
@@ -91,13 +84,9 @@ def test_two_commits_need_one_comparison() -> None:
     assert len(search.comparisons) == 1
 
 
-def test_the_posterior_is_the_prior_without_a_comparison() -> None:
+def test_the_posterior_is_the_prior_without_a_comparison_and_one_disturbed_pair_does_not_decide() -> None:
     found = posterior([], commits=4)
-    assert found.none == pytest.approx(0.5)
-    assert found.of_commit == pytest.approx([0.125] * 4)
-
-
-def test_one_disturbed_pair_does_not_decide() -> None:
+    assert (found.none, *found.of_commit) == pytest.approx((0.5, *[0.125] * 4))
     steady = (0.001, -0.001, 0.0005, 0.0, -0.0005)
     one = Comparison(older=0, newer=8, differences=(*steady, 0.3))
     assert posterior([one], commits=8).none > SURE_COMMIT

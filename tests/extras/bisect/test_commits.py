@@ -9,6 +9,8 @@ import pytest
 from fixtures.extras.bisect import commits
 from fixtures.extras.bisect.commits import BadHistory, commits_between, releases_between, releases_of
 
+VERSIONS = ["1.0", "1.2", "1.10", "2.0"]
+
 
 def git(top: Path, *arguments: str) -> str:
     command = ["git", "-C", str(top), "-c", "user.name=A. Author", "-c", "user.email=a@example.com", *arguments]
@@ -59,29 +61,18 @@ def test_revisions_without_a_history_between_them_are_named(repository: Path, go
     assert says in str(error.value)
 
 
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Releases 1.0, 1.2, 1.10 and 2.0 of a package in a folder, where alone pip looks."""
-    for version in ("1.0", "1.2", "1.10", "2.0"):
+def test_releases_are_those_that_pip_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder, where alone pip looks."""
+    for version in VERSIONS:
         info = f"planted_job-{version}.dist-info"
         with zipfile.ZipFile(tmp_path / f"planted_job-{version}-py3-none-any.whl", "w") as wheel:
             wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: planted-job\nVersion: {version}\n")
-            wheel.writestr(
-                f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-            )
+            tags = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            wheel.writestr(f"{info}/WHEEL", tags)
             wheel.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    return tmp_path
-
-
-@pytest.mark.usefixtures("index")
-def test_releases_are_those_that_pip_finds() -> None:
-    assert releases_of("planted-job") == ["1.0", "1.2", "1.10", "2.0"]
-
-
-@pytest.mark.usefixtures("index")
-def test_a_package_without_releases_is_named() -> None:
+    assert releases_of("planted-job") == VERSIONS
     with pytest.raises(BadHistory, match="pip finds no releases of no-such-package"):
         releases_of("no-such-package")
 
@@ -89,7 +80,7 @@ def test_a_package_without_releases_is_named() -> None:
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pip would list."""
-    monkeypatch.setattr(commits, "releases_of", lambda package: ["1.0", "1.2", "1.10", "2.0"])
+    monkeypatch.setattr(commits, "releases_of", lambda package: VERSIONS)
 
 
 @pytest.mark.usefixtures("listed")

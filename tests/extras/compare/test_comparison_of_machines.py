@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from fixtures.__main__ import main
 from fixtures.extras.compare.comparison_lines import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
 from tests.builders import TRAINED
-from tests.command_line import command_here
+from tests.command_line import command_here, refused
 
 ROOT = Path(__file__).parents[3]
 BASELINES = ROOT / "baselines"
 NVLINK, SHM = "8x-nvidia-h200-nv18", "8x-nvidia-h200-nv18-shm"
 L40S, A100 = (ROOT / f"studies/published/{name}.json" for name in ("8x_l40s", "8x_a100"))
 PCIE, NV = "g6e.48xlarge", "p4d.24xlarge"
+ERROR = "python -m fixtures compare: error: "
 
 
 def measured(config: str, *steps_s: float, world: str = "8gpu", batch: int = 32, **more: Any) -> dict[str, Any]:
@@ -84,12 +84,9 @@ def test_the_published_experiment_leads_to_its_conclusion() -> None:
         (NV, "bucket_100mb", "lossless"),
     ]
     assert [pair.decided for pair in (*one.pairs, *eight.pairs)] == [None, None, None]
-
-
-@pytest.mark.parametrize("file", [L40S, A100])
-def test_published_figures_are_no_record_to_judge_against(file: Path) -> None:
-    with pytest.raises(BadRecord, match="is not a record of ddp-perf"):
-        read_record(file)
+    for file in (L40S, A100):  # no records to judge against
+        with pytest.raises(BadRecord, match="is not a record of ddp-perf"):
+            read_record(file)
 
 
 def test_the_command_prints_a_table_and_where_the_choice_flips() -> None:
@@ -119,62 +116,51 @@ def test_records_that_ship_are_compared_by_their_own_numbers_in_json() -> None:
     assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
-def single(config: str, step_s: float) -> dict[str, Any]:
-    return measured(config, step_s, world="1gpu")
-
-
-def limit(config: str, step_s: float) -> dict[str, Any]:
-    return measured(config, step_s, fidelity="limit")
+SINGLE, LIMIT = {"world": "1gpu"}, {"fidelity": "limit"}
 
 
 @pytest.mark.parametrize(
     ("tests", "scaling", "lost"),
     [
-        ([single("single", 1.0), measured("ddp", 1.25), limit("no_comm", 1.0)], 80, 20),
+        ([("single", 1.0, SINGLE), ("ddp", 1.25, {}), ("no_comm", 1.0, LIMIT)], 80, 20),
         # All ways of compiling have the compiled limit and single.
         (
             [
-                *(single("single_compile", 1.0), single("single", 2.0)),
-                *(measured("compile-ddp_optimizer", 1.25), limit("compile-no_comm", 1.0)),
+                *[("single_compile", 1.0, SINGLE), ("single", 2.0, SINGLE)],
+                *[("compile-ddp_optimizer", 1.25, {}), ("compile-no_comm", 1.0, LIMIT)],
             ],
             80,
             20,
         ),
         # A graph is not measured against an eager limit or an eager single.
-        ([single("single", 1.0), measured("graph-bucket_25mb", 0.5), limit("no_comm", 0.9)], None, None),
-        ([measured("ddp", 1.0)], None, None),
+        ([("single", 1.0, SINGLE), ("graph-bucket_25mb", 0.5, {}), ("no_comm", 0.9, LIMIT)], None, None),
+        ([("ddp", 1.0, {})], None, None),
     ],
 )
 def test_the_scaling_and_the_share_lost_are_against_what_computes_in_the_same_way(
-    tests: list[dict[str, Any]], scaling: float | None, lost: float | None, tmp_path: Path
+    tests: list[tuple[str, float, dict[str, Any]]], scaling: float | None, lost: float | None, tmp_path: Path
 ) -> None:
-    row = row_of(only(compared(*two(tmp_path, tests, [measured("ddp", 1.0)]))), "a")
+    a = [measured(config, step_s, **more) for config, step_s, more in tests]
+    row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
     assert row.scaling_efficiency_percent == pytest.approx(scaling)
     assert row.speed.communication_percent == pytest.approx(lost)
 
 
-def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(tmp_path: Path) -> None:
-    """256 samples a step: A in a second, B in two."""
+@pytest.mark.parametrize(("of_b", "cheaper"), [({}, None), ({"b": 17.0}, "b"), ({"b": 18.0}, None), ({"b": 19.0}, "a")])
+def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(
+    of_b: dict[str, float], cheaper: str | None, tmp_path: Path
+) -> None:
+    """256 samples a step: A in a second, B in two. Of two prices the interval decides."""
     a = [measured("ddp", 1.0, 1.01, 0.99), measured("no_comm", 0.75, fidelity="limit")]
     b = [measured("ddp", 2.0, 2.02, 1.98)]
-    devices = only(compared(*two(tmp_path, a, b), prices={"a": 36}))
+    devices = only(compared(*two(tmp_path, a, b), prices={"a": 36, **of_b}))
     row = row_of(devices, "a")
     assert row.million_costs == pytest.approx(36 / (256 * 3600) * 1e6, rel=1e-4)
     assert row.lost_a_day == pytest.approx(24 * 36 * 0.25, rel=1e-3)
     (pair,) = devices.pairs
-    assert pair.slower_wins_below == pytest.approx(18)
-    assert (pair.faster_wins_below, pair.cheaper) == (None, None)
-
-
-@pytest.mark.parametrize(("price", "cheaper"), [(17.0, "b"), (18.0, None), (19.0, "a")])
-def test_of_two_prices_the_interval_decides_where_a_sample_costs_less(
-    price: float, cheaper: str | None, tmp_path: Path
-) -> None:
-    a, b = [measured("ddp", 1.0, 1.01, 0.99)], [measured("ddp", 2.0, 2.02, 1.98)]
-    (pair,) = only(compared(*two(tmp_path, a, b), prices={"a": 36, "b": price})).pairs
     assert pair.cheaper == cheaper
     assert pair.slower_wins_below == pytest.approx(18)
-    assert pair.faster_wins_below == pytest.approx(2 * price)
+    assert pair.faster_wins_below == (pytest.approx(2 * of_b["b"]) if of_b else None)
 
 
 def test_machines_within_their_intervals_are_not_decided(tmp_path: Path) -> None:
@@ -206,25 +192,17 @@ def test_a_lossy_config_is_named_only_where_it_is_faster(tmp_path: Path) -> None
     assert [(pair.lossy, pair.decided) for pair in only(result).pairs] == [(False, False), (True, True)]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        measured("accumulate_4", 0.1),
-        measured("batch_x2", 0.1),
-        measured("local_sgd_8", 0.1),
-        measured("adamw", 0.1),
-        measured("fsdp2", 0.1),
-        measured("feed_resident", 0.1),
-        measured("loss_item_every_10", 0.1),
+def test_a_config_that_trains_otherwise_is_never_the_fastest(tmp_path: Path) -> None:
+    named = ("accumulate_4", "batch_x2", "local_sgd_8", "adamw", "fsdp2", "feed_resident", "loss_item_every_10")
+    others = [
+        *(measured(config, 0.1) for config in named),
         measured("mine_too", 0.1, config_fingerprint={"training_options": {"accumulate": "4"}}),
         measured("wrong", 0.1, fidelity="wrong"),
         measured("no_comm", 0.1, fidelity="limit"),
-    ],
-    ids=lambda one: one["extra_info"]["config"],
-)
-def test_a_config_that_trains_otherwise_is_never_the_fastest(other: dict[str, Any], tmp_path: Path) -> None:
-    files = two(tmp_path, [measured("ddp", 1.0), other], [measured("ddp", 1.0)])
-    assert row_of(only(compared(*files)), "a").speed.config == "ddp"
+    ]
+    for other in others:
+        files = two(tmp_path, [measured("ddp", 1.0), other], [measured("ddp", 1.0)])
+        assert row_of(only(compared(*files)), "a").speed.config == "ddp", other
 
 
 def test_where_one_machine_has_more_configs_the_common_ones_are_compared_too(tmp_path: Path) -> None:
@@ -235,33 +213,39 @@ def test_where_one_machine_has_more_configs_the_common_ones_are_compared_too(tmp
     assert "with the only lossless config that both have, a is 1.000" in " ".join(comparison_lines(result))
 
 
-def test_machines_of_different_sizes_are_compared_with_all_their_devices(tmp_path: Path) -> None:
+def test_machines_of_different_sizes_are_compared_and_a_workload_of_one_alone_is_named(tmp_path: Path) -> None:
     devices = only(compared(*two(tmp_path, [measured("ddp", 1.0)], [measured("ddp", 1.0, world="2gpu")])))
     assert devices.worlds == ("8gpu", "2gpu")
     assert devices.pairs[0].ratio.value == pytest.approx(4)
+    files = two(tmp_path, [measured("ddp", 1.0), measured("ddp", 1.0, workload="alone")], [measured("ddp", 1.0)])
+    assert "alone: only on a" in comparison_lines(compared(*files))
 
 
 def fingerprint(**keys: Any) -> dict[str, Any]:
     return {"workload_fingerprint": {**json_of(TRAINED), **keys}}
 
 
-def test_another_batch_of_the_same_model_is_reported_and_compared_in_samples(tmp_path: Path) -> None:
-    a = [measured("ddp", 1.0, **fingerprint())]
-    b = [measured("ddp", 1.0, batch=64, **fingerprint(batch_size=64))]
-    result = compared(*two(tmp_path, a, b))
-    assert result.notes == ("mine: batch 32 on a, 64 on b: compared in samples/s",)
-    assert only(result).pairs[0].ratio.value == pytest.approx(2)
+BATCHES = "mine: batch 32 on a, 64 on b: compared in samples/s"
 
 
-def test_without_fingerprints_another_batch_says_that_the_model_is_taken_by_its_name(tmp_path: Path) -> None:
-    result = compared(*two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, batch=64)]))
-    assert result.notes[1] == "mine: no fingerprint of the model on b: taken to be the same by its name"
-
-
-def test_other_arithmetic_is_reported(tmp_path: Path) -> None:
-    a = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["float32"]))]
-    b = [measured("ddp", 1.0, **fingerprint(activation_dtypes=["bfloat16"]))]
-    assert compared(*two(tmp_path, a, b)).notes == ("mine: dtypes of the forward pass float32 on a, bfloat16 on b",)
+@pytest.mark.parametrize(
+    ("b", "notes", "ratio"),
+    [
+        ({"batch": 64, **fingerprint(batch_size=64)}, [BATCHES], 2),
+        ({"batch": 64}, [BATCHES, "mine: no fingerprint of the model on b: taken to be the same by its name"], 2),
+        (
+            fingerprint(activation_dtypes=["bfloat16"]),
+            ["mine: dtypes of the forward pass float32 on a, bfloat16 on b"],
+            1,
+        ),
+    ],
+)
+def test_another_batch_or_arithmetic_of_the_same_model_is_reported(
+    b: dict[str, Any], notes: list[str], ratio: float, tmp_path: Path
+) -> None:
+    result = compared(*two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, **b)]))
+    assert list(result.notes) == notes
+    assert only(result).pairs[0].ratio.value == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(
@@ -271,12 +255,11 @@ def test_other_arithmetic_is_reported(tmp_path: Path) -> None:
         ({"sample": ["float32[4]"]}, "mine is not compared: sample float32[3] on a, float32[4] on b"),
     ],
 )
-def test_another_model_or_sample_under_a_name_is_refused(
-    other: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_model_or_sample_under_a_name_is_refused(other: dict[str, Any], said: str, tmp_path: Path) -> None:
     files = two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, **fingerprint(**other))])
-    assert main(["compare", *map(str, files)]) == 1
-    assert said in capsys.readouterr().out
+    outcome = command_here("compare", *files)
+    assert outcome.exit_code == 1
+    assert said in outcome.output
 
 
 def test_older_records_of_another_workload_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -291,20 +274,13 @@ def test_older_records_of_another_workload_are_left_out_and_counted(tmp_path: Pa
     )
 
 
-def test_two_records_of_an_instance_are_two_machines_under_their_files(tmp_path: Path) -> None:
+def test_a_file_or_a_folder_of_an_instance_is_a_machine(tmp_path: Path) -> None:
+    """Two records of an instance are under the names of their files."""
     files = [write(tmp_path / f"{name}.json", "same", measured("ddp", 1.0)) for name in ("before", "after")]
     assert [machine.name for machine in compared(*files).machines] == [str(file) for file in files]
-
-
-def test_a_folder_of_instances_is_one_machine_each(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(tmp_path / f"all/{name}/0001_x.json", name, measured("ddp", 1.0))
     assert [machine.name for machine in compared(tmp_path / "all").machines] == ["a", "b"]
-
-
-def test_a_workload_of_one_machine_alone_is_named(tmp_path: Path) -> None:
-    files = two(tmp_path, [measured("ddp", 1.0), measured("ddp", 1.0, workload="alone")], [measured("ddp", 1.0)])
-    assert "alone: only on a" in comparison_lines(compared(*files))
 
 
 def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -> None:
@@ -326,27 +302,24 @@ def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("price", "said"),
+    ("arguments", "said"),
     [
-        (f"{PCIE}=0", f"--price {PCIE}: must be over 0, got 0"),
-        (f"{PCIE}=-1", f"--price {PCIE}: must be over 0, got -1"),
-        (f"{PCIE}=nan", f"--price {PCIE}: must be over 0, got nan"),
-        (f"{PCIE}=inf/h", f"--price {PCIE}: must be over 0, got inf/h"),
-        (f"{PCIE}=much", f"--price {PCIE}: must be a number, got 'much'"),
-        ("32.77", "--price must be NAME=PRICE, got '32.77'"),
-        ("p5=3", f"--price names 'p5': there are {PCIE}, {NV}"),
+        ((L40S, A100, f"--price={PCIE}=0"), f"--price {PCIE}: must be over 0, got 0"),
+        ((L40S, A100, f"--price={PCIE}=-1"), f"--price {PCIE}: must be over 0, got -1"),
+        ((L40S, A100, f"--price={PCIE}=nan"), f"--price {PCIE}: must be over 0, got nan"),
+        ((L40S, A100, f"--price={PCIE}=inf/h"), f"--price {PCIE}: must be over 0, got inf/h"),
+        ((L40S, A100, f"--price={PCIE}=much"), f"--price {PCIE}: must be a number, got 'much'"),
+        ((L40S, A100, "--price=32.77"), "--price must be NAME=PRICE, got '32.77'"),
+        ((L40S, A100, "--price=p5=3"), f"--price names 'p5': there are {PCIE}, {NV}"),
+        ((L40S, A100, f"--price={PCIE}=1", f"--price={L40S}=2"), f"--price {PCIE} has two prices"),
+        (("nowhere", A100), "no file, folder or instance in "),
+        ((A100,), f"one machine to compare ({NV}): give two or more"),
+        ((A100, A100), f"{A100} is given twice"),
+        ((ROOT / "docs", A100), f"{ROOT / 'docs'}: there are no records of ddp-perf in it"),
     ],
 )
-def test_a_wrong_price_is_one_line(price: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", str(L40S), str(A100), "--price", price])
-    assert capsys.readouterr().err.splitlines()[-1] == f"python -m fixtures compare: error: {said}"
-
-
-def test_two_prices_of_a_machine_are_refused_also_under_two_names(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", str(L40S), str(A100), f"--price={PCIE}=1", f"--price={L40S}=2"])
-    assert f"{PCIE} has two prices" in capsys.readouterr().err
+def test_a_wrong_argument_is_named_in_the_last_line(arguments: tuple[str | Path, ...], said: str) -> None:
+    assert refused("compare", *arguments).splitlines()[-1].removeprefix(ERROR).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -357,50 +330,18 @@ def test_two_prices_of_a_machine_are_refused_also_under_two_names(capsys: pytest
         ('{"published": "x", "machine": "m", "figures": []}', "published figures: there are none"),
         ('{"published": "x", "machine": "m", "figures": [{}]}', "published figures: Object missing required field"),
         ("[]", "is not a record of ddp-perf: it has no schema"),
-    ],
-)
-def test_an_unreadable_file_is_one_line(
-    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "x.json").write_text(content)
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", str(tmp_path / "x.json"), str(A100)])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{tmp_path / 'x.json'}: {said}")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["nowhere", str(A100)], "no file, folder or instance in "),
-        ([str(A100)], f"one machine to compare ({NV}): give two or more"),
-        ([str(A100), str(A100)], f"{A100} is given twice"),
-        ([str(ROOT / "docs"), str(A100)], f"{ROOT / 'docs'}: there are no records of ddp-perf in it"),
-    ],
-)
-def test_an_argument_that_is_no_machine_is_one_line(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", *arguments])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(said)
-
-
-@pytest.mark.parametrize(
-    ("figure", "said"),
-    [
         ({"steps_per_s": 0}, "steps_per_s and samples_per_step must be positive"),
         ({"world": "eight"}, "a world is named like 8gpu or 2cpu"),
         ({"communication_percent": 100}, "communication_percent must be from 0 to 100"),
     ],
 )
-def test_a_wrong_published_figure_is_named(
-    figure: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_unreadable_file_or_a_wrong_figure_is_one_line(
+    content: str | dict[str, Any], said: str, tmp_path: Path
 ) -> None:
+    """content: of the file, or what is another in the first published figure."""
     published = json.loads(A100.read_text())
-    published["figures"][0].update(figure)
-    (tmp_path / "x.json").write_text(json.dumps(published))
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", str(tmp_path / "x.json"), str(L40S)])
-    assert said in capsys.readouterr().err
+    published["figures"][0].update({} if isinstance(content, str) else content)
+    (tmp_path / "x.json").write_text(content if isinstance(content, str) else json.dumps(published))
+    (line,) = refused("compare", tmp_path / "x.json", L40S).splitlines()
+    assert line.startswith(f"{tmp_path / 'x.json'}: ")
+    assert said in line

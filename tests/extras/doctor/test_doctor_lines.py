@@ -10,6 +10,9 @@ SLOWER = Finding(check="power", grade="warning", fact="power limit 1 W of 2 W", 
 UNFIT = Finding(check="/dev/shm", grade="error", fact="/dev/shm has 1 MB free", costs="NCCL fails", advice="add more")
 
 
+LONG = Finding(check="x", grade="error", fact="fact " * 12, costs="costs " * 12, advice="advice " * 12)
+
+
 def test_findings_stand_by_grade_and_the_verdict_is_last() -> None:
     assert doctor_lines([UNFIT, FIT, SLOWER, SLOWER]) == [
         "fit:",
@@ -21,16 +24,9 @@ def test_findings_stand_by_grade_and_the_verdict_is_last() -> None:
         "  /dev/shm has 1 MB free: NCCL fails; add more",
         "this machine is unfit to measure: 1 error, 2 warnings",
     ]
-
-
-def test_a_fit_machine_with_warnings_says_so() -> None:
     assert doctor_lines([FIT])[-1] == "this machine is fit to measure"
     assert doctor_lines([FIT, SLOWER])[-1] == "this machine is fit to measure, but slower or less steady: 1 warning"
-
-
-def test_lines_have_at_most_100_characters() -> None:
-    long = Finding(check="x", grade="error", fact="fact " * 12, costs="costs " * 12, advice="advice " * 12)
-    assert max(map(len, doctor_lines([long]))) <= 100
+    assert max(map(len, doctor_lines([LONG]))) <= 100
 
 
 def test_every_check_has_its_name_and_says_what_to_do() -> None:

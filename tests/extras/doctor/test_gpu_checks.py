@@ -10,6 +10,7 @@ from fixtures.extras.doctor.findings import findings
 from fixtures.extras.doctor.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
 from fixtures.extras.doctor.gpu_condition import GpuCondition, pci_address
 from fixtures.extras.doctor.host_checks import Host
+from fixtures.machine.gpu_links import Machine
 from fixtures.machine.gpu_settings import GpuSettings
 from fixtures.machine.gpu_state import OtherProcess, Reading
 from tests.extras.doctor.fake_host import write_host
@@ -50,6 +51,8 @@ def bad(source: GpuMachine) -> list[tuple[str, str]]:
 
 def test_healthy_gpus_have_facts_and_nothing_bad(healthy: GpuMachine) -> None:
     assert bad(healthy) == []
+    not_reported = {"settings": (GpuSettings(),) * 8, "readings": (Reading(),) * 8, "conditions": (GpuCondition(),) * 8}
+    assert bad(replace(healthy, **not_reported)) == []  # type: ignore[arg-type]
     assert [one.fact for one in findings(GPU_CHECKS, healthy)] == [
         "driver 580.159.04 for CUDA 13.0",
         "GPUs: 8 x NVIDIA B200; between pairs: 28 x NV18; 8 x 18 of 18 NVLinks up",
@@ -94,20 +97,30 @@ def test_a_fault_of_one_gpu_is_named_with_the_gpu(
     assert bad(replace(healthy, **changed)) == [(grade, f"{says} (GPU 2)")]
 
 
-def test_links_are_compared_with_those_of_the_other_gpus(healthy: GpuMachine) -> None:
-    faulty = replace(healthy.machine.devices[5], nvlinks_active=16, pcie_width=8)
-    devices = (*healthy.machine.devices[:5], faulty, *healthy.machine.devices[6:])
-    assert bad(replace(healthy, machine=replace(B200, devices=devices))) == [
-        ("warning", "16 of 18 NVLinks are up (GPU 5)"),
-        ("warning", "the PCIe link is x8 of x16 (GPU 5)"),
-    ]
+FIVE = replace(B200.devices[5], nvlinks_active=16, pcie_width=8)
+OTHER_MODEL = (*B200.devices[:7], replace(B200.devices[7], name="NVIDIA L4"))
 
 
-def test_gpus_without_access_to_each_other(healthy: GpuMachine) -> None:
-    assert bad(replace(healthy, machine=H100_NVL)) == [
-        ("warning", "peer-to-peer is off in 1 of 3 pairs of GPUs (chipset not supported)"),
-        ("warning", "0 of 12 NVLinks are up (GPU 2)"),
-    ]
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (
+            replace(B200, devices=(*B200.devices[:5], FIVE, *B200.devices[6:])),
+            ["16 of 18 NVLinks are up (GPU 5)", "the PCIe link is x8 of x16 (GPU 5)"],
+        ),
+        (
+            H100_NVL,
+            [
+                "peer-to-peer is off in 1 of 3 pairs of GPUs (chipset not supported)",
+                "0 of 12 NVLinks are up (GPU 2)",
+            ],
+        ),
+        (replace(B200, devices=OTHER_MODEL), ["GPUs of 2 models: NVIDIA B200, NVIDIA L4"]),
+    ],
+    ids=["links of one GPU", "no access to each other", "two models"],
+)
+def test_gpus_are_compared_with_each_other(machine: Machine, says: list[str], healthy: GpuMachine) -> None:
+    assert bad(replace(healthy, machine=machine)) == [("warning", line) for line in says]
 
 
 @pytest.mark.parametrize(("link", "is_slower"), [("phb", True), ("nv18", False)])
@@ -126,13 +139,6 @@ def test_a_pci_address_is_written_as_by_the_kernel() -> None:
     assert pci_address("00010001:0A:00.0") == "10001:0a:00.0"
 
 
-def test_gpus_of_two_models(healthy: GpuMachine) -> None:
-    devices = (*B200.devices[:7], replace(B200.devices[7], name="NVIDIA L4"))
-    assert bad(replace(healthy, machine=replace(B200, devices=devices))) == [
-        ("warning", "GPUs of 2 models: NVIDIA B200, NVIDIA L4")
-    ]
-
-
 def test_a_process_far_from_half_of_the_gpus(healthy: GpuMachine) -> None:
     write_host(healthy.host.root, {"proc/self/status": "Cpus_allowed_list:\t0-31"})
     assert bad(healthy) == [("warning", "this process may not use the nearest CPUs, 56-111,168-223 (GPU 4-7)")]
@@ -144,13 +150,6 @@ def test_a_driver_that_is_too_old_for_torch(cuda: str, is_too_new: bool, tmp_pat
     source = replace(healthy, host=replace(healthy.host, torch=tmp_path))
     says = [("error", f"driver 580.159.04 for CUDA 13.0, torch is built for CUDA {cuda}")]
     assert bad(source) == (says if is_too_new else [])
-
-
-def test_what_nvml_does_not_report_is_not_bad(healthy: GpuMachine) -> None:
-    unknown = replace(
-        healthy, settings=(GpuSettings(),) * 8, readings=(Reading(),) * 8, conditions=(GpuCondition(),) * 8
-    )
-    assert bad(unknown) == []
 
 
 def test_a_machine_without_gpus_is_one_fact(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,12 @@ from fixtures.extras.doctor.findings import Finding, findings
 from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
 from tests.extras.doctor.fake_host import write_host
 
+CPU, LIMIT = "sys/devices/system/cpu", {"sys/fs/cgroup/memory.max": "4000000000"}
+LIMITS = "proc/self/limits"
+SOME, WAITED = "some avg10={:.2f} avg60=1 avg300=1 total=1", "processes waited for {} % of the last 10 s"
+AVAILABLE, SWAP = "MemTotal: 256000000 kB\nMemAvailable: 4000000 kB", "SwapTotal: 8000000 kB\nSwapFree: 6000000 kB"
+RDMA, NO_LIMIT = {"sys/class/infiniband/mlx5_0": ""}, {LIMITS: "Max locked memory  unlimited  x  bytes"}
+
 
 def host(root: Path, *, gpus: int = 4) -> Host:
     return Host(gpus=gpus, root=root, temporary=root, variables={}, torch=None)
@@ -40,68 +46,28 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("check", "files", "grade", "says"),
     [
-        (
-            "governor",
-            {"sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave"},
-            "warning",
-            "CPU governor powersave",
-        ),
+        ("governor", {f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave"}, "warning", "CPU governor powersave"),
         ("load", {"proc/loadavg": "17.2 9 5 3/900 1"}, "warning", "17.2 processes ran on 64 cores in the last minute"),
-        (
-            "core pressure",
-            {"proc/pressure/cpu": "some avg10=46.20 avg60=1 avg300=1 total=1"},
-            "warning",
-            "processes waited for a core 46 % of the last 10 s",
-        ),
-        (
-            "memory pressure",
-            {"proc/pressure/memory": "some avg10=12.00 avg60=1 avg300=1 total=1"},
-            "warning",
-            "processes waited for memory 12 % of the last 10 s",
-        ),
+        ("core pressure", {"proc/pressure/cpu": SOME.format(46.20)}, "warning", WAITED.format("a core 46")),
+        ("memory pressure", {"proc/pressure/memory": SOME.format(12)}, "warning", WAITED.format("memory 12")),
         ("cores", {"proc/self/status": "Cpus_allowed_list:\t0-2,9"}, "warning", "4 cores for 4 ranks"),
         ("cores", {"proc/self/status": "Cpus_allowed_list:\t0-2"}, "error", "3 cores for 4 ranks"),
         ("quota", {"sys/fs/cgroup/cpu.max": "800000 100000"}, "warning", "the container's quota is 8 of 64 cores"),
         ("quota", {"sys/fs/cgroup/cpu.max": "350000 100000"}, "error", "the container's quota is 3.5 of 64 cores"),
-        (
-            "memory",
-            {"proc/meminfo": "MemTotal: 256000000 kB\nMemAvailable: 4000000 kB"},
-            "warning",
-            "4.1 GB of memory available for 4 ranks",
-        ),
-        (
-            "memory limit",
-            {"sys/fs/cgroup/memory.max": "4000000000"},
-            "warning",
-            "the container may use 4.0 GB of memory for 4 ranks",
-        ),
-        (
-            "swap",
-            {"proc/meminfo": "SwapTotal: 8000000 kB\nSwapFree: 6000000 kB"},
-            "warning",
-            "2.0 of 8.2 GB of swap in use",
-        ),
+        ("memory", {"proc/meminfo": AVAILABLE}, "warning", "4.1 GB of memory available for 4 ranks"),
+        ("memory limit", LIMIT, "warning", "the container may use 4.0 GB of memory for 4 ranks"),
+        ("swap", {"proc/meminfo": SWAP}, "warning", "2.0 of 8.2 GB of swap in use"),
         ("swap", {"proc/meminfo": "SwapTotal: 0 kB\nSwapFree: 0 kB"}, "ok", "no swap"),
-        ("open files", {"proc/self/limits": "Max open files  512  20000  files"}, "warning", "open files: at most 512"),
-        ("open files", {"proc/self/limits": "Max open files  unlimited  x  files"}, "ok", "open files: no limit"),
+        ("open files", {LIMITS: "Max open files  512  20000  files"}, "warning", "open files: at most 512"),
+        ("open files", {LIMITS: "Max open files  unlimited  x  files"}, "ok", "open files: no limit"),
         (
             "processes",
-            {"proc/self/limits": "Max processes  1000  20000  processes"},
+            {LIMITS: "Max processes  1000  20000  processes"},
             "warning",
             "processes and threads: at most 1000",
         ),
-        (
-            "locked memory",
-            {"sys/class/infiniband/mlx5_0": ""},
-            "warning",
-            "locked memory: at most 8 MB, with 1 RDMA devices",
-        ),
-        (
-            "locked memory",
-            {"sys/class/infiniband/mlx5_0": "", "proc/self/limits": "Max locked memory  unlimited  x  bytes"},
-            "ok",
-            "locked memory: no limit, with 1 RDMA devices",
-        ),
+        ("locked memory", RDMA, "warning", "locked memory: at most 8 MB, with 1 RDMA devices"),
+        ("locked memory", RDMA | NO_LIMIT, "ok", "locked memory: no limit, with 1 RDMA devices"),
     ],
 )
 def test_what_a_check_says(check: str, files: dict[str, str], grade: str, says: str, tmp_path: Path) -> None:
@@ -118,12 +84,8 @@ def test_memory_limit_of_version_1_without_a_limit_is_no_fact(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("free_mb", "gpus", "grade"),
     [
-        (64, 4, "error"),
-        (64, 1, "warning"),
-        (64, 0, "warning"),
-        (65, 4, "warning"),
-        (1023, 4, "warning"),
-        (1024, 4, "ok"),
+        *[(64, 4, "error"), (64, 1, "warning"), (64, 0, "warning")],
+        *[(65, 4, "warning"), (1023, 4, "warning"), (1024, 4, "ok")],
     ],
 )
 def test_a_small_dev_shm(free_mb: int, gpus: int, grade: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +98,9 @@ def test_a_small_dev_shm(free_mb: int, gpus: int, grade: str, tmp_path: Path, mo
 
 
 def test_temporary_files_that_cannot_be_written(tmp_path: Path) -> None:
-    (finding,) = found(replace(host(tmp_path), temporary=tmp_path / "gone"), "temporary files")
-    assert (finding.grade, finding.fact) == (
-        "error",
-        f"cannot write in {tmp_path / 'gone'}: No such file or directory",
-    )
+    gone = tmp_path / "gone"
+    (finding,) = found(replace(host(tmp_path), temporary=gone), "temporary files")
+    assert (finding.grade, finding.fact) == ("error", f"cannot write in {gone}: No such file or directory")
 
 
 def test_variables_that_change_every_measurement(tmp_path: Path) -> None:
@@ -167,9 +127,6 @@ def test_the_installed_torch_is_read_without_its_import() -> None:
 
 def test_the_cores_of_this_process_are_those_of_its_affinity() -> None:
     assert this_host(gpus=0).allowed_cpus() == os.sched_getaffinity(0)
-
-
-def test_ranges_are_parsed() -> None:
     assert parsed_ranges("0-2,7") == {0, 1, 2, 7}
     assert parsed_ranges("") == set()
 

@@ -31,13 +31,8 @@ def test_a_step_is_found_at_its_night_with_its_size() -> None:
     assert step.change_percent == pytest.approx(3, abs=0.01)
     assert 2.9 < step.low_percent < step.change_percent < step.high_percent < 3.1
     assert step.p_value == pytest.approx(1 / 2000)
-
-
-def test_a_step_to_faster_times_is_negative() -> None:
-    logs = alternating(40)
-    logs[25:] -= math.log(1.03)
-    ((step,),) = changes_in(logs[None])
-    assert step.change_percent == pytest.approx(100 * (1 / 1.03 - 1), abs=0.01)
+    ((faster,),) = changes_in(-logs[None])
+    assert faster.change_percent == pytest.approx(100 * (1 / 1.03 - 1), abs=0.01)
 
 
 def test_a_few_bad_nights_are_two_steps() -> None:
@@ -67,12 +62,9 @@ def test_bad_nights_at_the_end_are_a_step_from_the_third_on(bad: int, steps: lis
     logs = alternating(40)
     logs[-bad:] += 0.05
     assert [step.at for step in changes_in(logs[None])[0]] == steps
-
-
-def test_one_bad_night_is_not_a_change() -> None:
-    logs = alternating(40)
-    logs[20] += 0.5
-    assert changes_in(logs[None]) == [[]]
+    in_the_middle = alternating(40)
+    in_the_middle[20] += 0.5  # one bad night is no change
+    assert changes_in(in_the_middle[None]) == [[]]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 6, 9])
@@ -102,10 +94,7 @@ def test_autocorrelated_nights_are_marked(correlation: float, marked: bool) -> N
     assert steps
     for step in steps:
         assert (step.correlation is not None and 0.3 < step.correlation < 1) == marked
-
-
-def test_nights_without_noise_have_no_autocorrelation() -> None:
-    ((step,),) = changes_in(np.where(np.arange(30) < 15, 0.1, 0.2)[None])
+    ((step,),) = changes_in(np.where(np.arange(30) < 15, 0.1, 0.2)[None])  # without noise
     assert step.correlation is None
 
 
@@ -120,13 +109,10 @@ def test_tests_measured_in_different_nights_are_judged_together() -> None:
     assert changes_of_b == []
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_values_that_are_not_finite_are_refused(bad: float) -> None:
-    with pytest.raises(ValueError, match="must be finite"):
-        find_changes([Series(nights=(0, 1), logs=(0.0, bad))], alpha=0.01)
-
-
-@pytest.mark.parametrize("alpha", [0, 1, -1])
-def test_an_alpha_outside_of_0_to_1_is_refused(alpha: float) -> None:
-    with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
-        find_changes([], alpha=alpha)
+def test_values_that_are_not_finite_and_an_alpha_outside_of_0_to_1_are_refused() -> None:
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="must be finite"):
+            find_changes([Series(nights=(0, 1), logs=(0.0, bad))], alpha=0.01)
+    for alpha in (0, 1, -1):
+        with pytest.raises(ValueError, match="alpha must be between 0 and 1"):
+            find_changes([], alpha=alpha)

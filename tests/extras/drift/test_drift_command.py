@@ -3,13 +3,14 @@
 import math
 import re
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.command_line import Outcome, command_here
+from tests.command_line import Outcome, command_here, refused
 from tests.nightly_records import BF16, DDP, HERE, START, benchmark, night, write, write_forty_nights
 
 
@@ -56,10 +57,14 @@ def test_nothing_found_is_exit_code_zero(forty_nights: Path) -> None:
     assert outcome.output.splitlines()[-1] == "2 of 2 tests without a change"
 
 
+def write_nights(folder: Path, logs: Sequence[float]) -> None:
+    for number, log in enumerate(logs):
+        write(folder, number, night(number, benchmark(DDP, 0.1 * math.exp(log))))
+
+
 def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
     random = np.random.default_rng(6)
-    for number in range(40):
-        write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(0.001 * number + random.normal(0, 0.003)))))
+    write_nights(tmp_path, [0.001 * number + random.normal(0, 0.003) for number in range(40)])
     outcome = drift(tmp_path)
     assert outcome.exit_code == 1
     assert "slow drift\n    no difference in software, driver, host or transport was recorded then\n" in outcome.output
@@ -67,9 +72,7 @@ def test_a_slow_drift_is_named_so(tmp_path: Path) -> None:
 
 
 def test_correlated_nights_have_it_next_to_p(tmp_path: Path) -> None:
-    for number in range(40):
-        slow_and_fast_weeks = 0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0)
-        write(tmp_path, number, night(number, benchmark(DDP, 0.1 * math.exp(slow_and_fast_weeks))))
+    write_nights(tmp_path, [0.01 * math.sin(number / 3) + (0.05 if number >= 20 else 0) for number in range(40)])
     outcome = drift(tmp_path)
     assert re.search(r" 0\.\d{4} \(r 0\.\d\d\) +2026-09-", outcome.output), outcome.output
     assert outcome.output.count("p is for independent nights, and too small there\n") == 1
@@ -135,21 +138,19 @@ def test_files_that_are_no_records_are_named_and_left_out(tmp_path: Path, forty_
     assert len(errors) == 2
 
 
-def test_a_folder_without_records_and_a_path_that_is_not_there_are_wrong_usage(tmp_path: Path) -> None:
-    empty, missing = command_here("drift", tmp_path), command_here("drift", tmp_path / "nowhere")
-    assert (empty.exit_code, missing.exit_code) == (2, 2)
-    assert empty.errors == "no records of ddp-perf found\n"
-    assert missing.errors == f"there is no {tmp_path / 'nowhere'}\n"
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("{empty}",), "no records of ddp-perf found"),
+        (("{empty}/nowhere",), "there is no {empty}/nowhere"),
+        (("--false-alarms=90", "x.json"), "--false-alarms must be between 0.1 and 50, got 90"),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
+    said = refused("drift", *(argument.format(empty=tmp_path) for argument in arguments))
+    assert said.splitlines()[-1].endswith(error.format(empty=tmp_path))
 
 
 def test_without_the_library_it_says_what_to_install(forty_nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ruptures", None)
-    outcome = command_here("drift", forty_nights)
-    assert outcome.exit_code == 2
-    assert "needs ruptures, which is not installed: pip install -e '.[drift]'" in outcome.errors
-
-
-def test_a_false_alarm_rate_that_is_out_of_range_is_wrong_usage() -> None:
-    outcome = command_here("drift", "--false-alarms=90", "x.json")
-    assert outcome.exit_code == 2
-    assert "--false-alarms must be between 0.1 and 50, got 90" in outcome.errors.splitlines()[-1]
+    assert "needs ruptures, which is not installed: pip install -e '.[drift]'" in refused("drift", forty_nights)

@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fixtures.extras.first_run.expectations import Expectation, Population, expectations, read_population
+from fixtures.extras.first_run.expectations import expectations, read_population
 from fixtures.extras.first_run.facts import FirstRunRecord
 from fixtures.extras.first_run.quantities import Quantity, links_of, quantities
-from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.gpu_links import Topology
 from fixtures.matrix.recorded import json_of
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
@@ -21,16 +20,7 @@ COMMITTED = Path(__file__).parents[3] / "baselines"
 H200 = read_population(COMMITTED, "NVIDIA H200")
 
 
-def only(*instances: str) -> Population:
-    return replace(H200, runs=tuple(run for run in H200.runs if run.instance in instances))
-
-
-def without(instance: str) -> Population:
-    return replace(H200, runs=tuple(run for run in H200.runs if run.instance != instance))
-
-
-def by_name(now: list[Quantity], population: Population) -> dict[str, Expectation]:
-    return {one.quantity.name: one for one in expectations(now, population)}
+FOUR = tuple(run for run in H200.runs if run.instance == "4x-nvidia-h200-nv18")
 
 
 def timed(world: str, links: str | None = "NV18", interconnect: str = "native", **canaries: float) -> list[Quantity]:
@@ -40,10 +30,13 @@ def timed(world: str, links: str | None = "NV18", interconnect: str = "native", 
     return quantities(environment, {interconnect: CanariesRecord(world=world, canaries=times)}, ())
 
 
-def test_the_records_of_one_gpu_are_a_population() -> None:
+def test_the_records_of_one_gpu_are_a_population_without_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert (len(H200.runs), len(H200.instances)) == (22, 6)
     assert read_population(COMMITTED, "NVIDIA L40S").runs == ()
     assert read_population(COMMITTED / "nowhere", "NVIDIA H200").runs == ()
+    shutil.copytree(COMMITTED / "8x-nvidia-h200-nv18", tmp_path / "8x-nvidia-h200-nv18")
+    (tmp_path / "8x-nvidia-h200-nv18/0001_vit.json").write_text('{"schema": 1')
+    assert len(read_population(tmp_path, "NVIDIA H200").runs) == 2
 
 
 def test_the_key_of_every_committed_record_is_read_and_written_back_as_it_was() -> None:
@@ -53,16 +46,11 @@ def test_the_key_of_every_committed_record_is_read_and_written_back_as_it_was() 
     assert [json_of(msgspec.convert(key, FirstRunRecord)) for key in keys] == keys
 
 
-def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    shutil.copytree(COMMITTED / "8x-nvidia-h200-nv18", tmp_path / "8x-nvidia-h200-nv18")
-    (tmp_path / "8x-nvidia-h200-nv18/0001_vit.json").write_text('{"schema": 1')
-    assert len(read_population(tmp_path, "NVIDIA H200").runs) == 2
-
-
 @pytest.mark.parametrize("instance", H200.instances)
 def test_no_run_of_the_records_is_low_next_to_the_other_instances(instance: str) -> None:
-    for run in only(instance).runs:
-        compared = expectations(run.quantities, without(instance))
+    others = replace(H200, runs=tuple(run for run in H200.runs if run.instance != instance))
+    for run in (run for run in H200.runs if run.instance == instance):
+        compared = expectations(run.quantities, others)
         assert len(compared) >= 4
         assert [one.quantity.rate.label for one in compared if one.is_low] == []
 
@@ -78,10 +66,9 @@ def test_no_run_of_the_records_is_low_next_to_the_other_instances(instance: str)
     ],
 )
 def test_a_number_that_is_lower_by_more_than_records_differ_is_low(canary: str, factor: float) -> None:
-    newest = only("4x-nvidia-h200-nv18").runs[-1].quantities
     slow = [
         replace(one, rate=replace(one.rate, value=one.rate.value / factor)) if one.name == canary else one
-        for one in newest
+        for one in FOUR[-1].quantities
     ]
     assert [one.quantity.name for one in expectations(slow, H200) if one.is_low] == [canary]
 
@@ -95,49 +82,41 @@ def test_rates_are_those_of_data_sheets() -> None:
     }
 
 
-def test_a_canary_of_an_unknown_kind_is_no_quantity() -> None:
+def test_canaries_of_an_unknown_kind_or_of_the_cpu_are_no_quantities() -> None:
     assert timed("2gpu", matrix_product_bf16=1e-3, all_reduce_64kb=1e-5, sparse_product_4096=1e-3) == []
-
-
-def test_canaries_of_the_cpu_are_no_quantities() -> None:
     assert timed("2cpu", matrix_product_256=1e-4, all_reduce_4mb=3e-3, memory_copy_16mb=2e-3) == []
 
 
-def ranks_of(one: Expectation) -> set[int]:
-    return {record.ranks for record in one.records}
-
-
-@pytest.mark.parametrize(("world", "ranks"), [("1gpu", {2}), ("2gpu", {2}), ("3gpu", {4}), ("8gpu", {8})])
-def test_a_copy_from_the_host_is_compared_with_as_many_ranks_or_the_next_more(world: str, ranks: set[int]) -> None:
-    (one,) = expectations(timed(world, host_to_device_copy_64mb=1.2e-3), H200)
-    assert ranks_of(one) == ranks
-
-
-def test_a_copy_from_the_host_is_not_compared_with_fewer_ranks() -> None:
-    assert expectations(timed("16gpu", host_to_device_copy_64mb=1.2e-3), H200) == []
-
-
-@pytest.mark.parametrize(("world", "ranks"), [("2gpu", {2}), ("3gpu", {2}), ("6gpu", {4}), ("16gpu", {8})])
-def test_bus_bandwidth_is_compared_with_as_many_gpus_or_the_next_fewer(world: str, ranks: set[int]) -> None:
-    (one,) = expectations(timed(world, all_reduce_64mb=3e-4), H200)
-    assert ranks_of(one) == ranks
-
-
-@pytest.mark.parametrize(("canary", "interconnect"), [("all_reduce_1mb", "native"), ("all_reduce_64mb", "shm")])
-def test_latency_and_the_host_are_compared_with_as_many_gpus_only(canary: str, interconnect: str) -> None:
-    for world, compared in (("4gpu", 1), ("6gpu", 0)):
-        assert len(expectations(timed(world, interconnect=interconnect, **{canary: 1e-3}), H200)) == compared  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("canary", "interconnect", "ranks"),
+    [
+        # A copy from the host: as many ranks or the next more. Bus bandwidth: as many or the next fewer.
+        ("host_to_device_copy_64mb", "native", {1: [2], 2: [2], 3: [4], 8: [8], 16: []}),
+        ("all_reduce_64mb", "native", {2: [2], 3: [2], 6: [4], 16: [8]}),
+        # Latency, and what goes through the host: as many.
+        ("all_reduce_1mb", "native", {4: [4], 6: []}),
+        ("all_reduce_64mb", "shm", {4: [4], 6: []}),
+    ],
+)
+def test_records_of_which_numbers_of_gpus_a_canary_is_compared_with(
+    canary: str, interconnect: str, ranks: dict[int, list[int]]
+) -> None:
+    for size, expected in ranks.items():
+        found = expectations(timed(f"{size}gpu", interconnect=interconnect, **{canary: 1e-3}), H200)  # type: ignore[arg-type]
+        assert [{record.ranks for record in one.records} for one in found] == [{one} for one in expected], size
 
 
 def test_the_same_links_come_first_and_others_are_better_than_none() -> None:
     pcie = replace(
-        only("4x-nvidia-h200-nv18").runs[0],
+        FOUR[0],
         instance="4x-pcie",
         quantities=tuple(timed("4gpu", "SYS", all_reduce_64mb=3e-3)),
     )
     both = replace(H200, runs=(*H200.runs, pcie))
-    assert by_name(timed("4gpu", "SYS", all_reduce_64mb=3e-3), both)["all_reduce_64mb"].expected == pytest.approx(32)
-    assert by_name(timed("4gpu", "SYS", all_reduce_64mb=3e-3), H200)["all_reduce_64mb"].expected > 300
+    now = timed("4gpu", "SYS", all_reduce_64mb=3e-3)
+    ((of_both,), (of_others,)) = expectations(now, both), expectations(now, H200)
+    assert of_both.expected == pytest.approx(32)
+    assert of_others.expected > 300
 
 
 def test_what_a_canary_of_two_interconnects_times_on_one_gpu_counts_once() -> None:
@@ -145,11 +124,8 @@ def test_what_a_canary_of_two_interconnects_times_on_one_gpu_counts_once() -> No
         *timed("4gpu", matrix_product_4096=2.7e-3, all_reduce_64mb=3e-4),
         *timed("4gpu", interconnect="shm", matrix_product_4096=2.7e-3, all_reduce_64mb=4e-3),
     ]
-    assert [one.quantity.name for one in expectations(now, H200)] == [
-        "matrix_product_4096",
-        "all_reduce_64mb",
-        "all_reduce_64mb",
-    ]
+    names = [one.quantity.name for one in expectations(now, H200)]
+    assert names == ["matrix_product_4096", "all_reduce_64mb", "all_reduce_64mb"]
 
 
 def of_single(**more: object) -> list[Quantity]:
@@ -166,32 +142,23 @@ def of_single(**more: object) -> list[Quantity]:
     return quantities(EnvironmentRecord(), {}, [info])
 
 
-def test_the_step_of_one_gpu_is_compared_with_that_of_every_instance() -> None:
-    one = by_name(of_single(), H200)["vit_l_32/single"]
+def test_the_step_of_one_gpu_is_compared_with_that_of_every_instance_unless_the_host_limits_it() -> None:
+    assert of_single(host_lead_ms=0.1) == []
+    (one,) = expectations(of_single(), H200)
     assert one.expected == pytest.approx(11.93, abs=0.01)
     assert len(one.records) >= 15
     assert one.is_low
 
 
-def _of_batch(size: int) -> WorkloadFingerprint:
-    return replace(TRAINED, batch_size=size)
-
-
-@pytest.mark.parametrize(("batch", "compared"), [(32, 1), (64, 0)])
-def test_a_test_of_another_workload_under_the_same_name_is_not_compared(batch: int, compared: int) -> None:
-    (recorded,) = of_single(workload_fingerprint=_of_batch(32))
-    population = replace(H200, runs=(replace(H200.runs[0], quantities=(recorded,)),))
-    assert len(expectations(of_single(workload_fingerprint=_of_batch(batch)), population)) == compared
-
-
-def test_a_step_that_the_host_limits_is_no_quantity() -> None:
-    assert of_single(host_lead_ms=0.1) == []
+def test_a_test_of_another_workload_under_the_same_name_is_not_compared() -> None:
+    now, other = (of_single(workload_fingerprint=replace(TRAINED, batch_size=size)) for size in (32, 64))
+    population = replace(H200, runs=(replace(H200.runs[0], quantities=tuple(now)),))
+    assert [len(expectations(one, population)) for one in (now, other)] == [1, 0]
 
 
 def test_two_records_say_nothing_about_how_far_machines_lie_apart() -> None:
     now = timed("4gpu", host_to_device_copy_64mb=1.5e-3)
-    few = replace(H200, runs=only("4x-nvidia-h200-nv18").runs[:2])
-    (one,) = expectations(now, few)
+    (one,) = expectations(now, replace(H200, runs=FOUR[:2]))
 
     def low(percent: float) -> bool:
         rate = replace(now[0].rate, value=one.expected * (1 - percent / 100))

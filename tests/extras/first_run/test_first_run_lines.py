@@ -37,25 +37,21 @@ def on_gpus(now: Quantity, *limitations: Limitation, software: tuple[str, ...] =
     )
 
 
-def test_nothing_is_reported_about_a_quiet_cpu_and_of_a_run_with_a_baseline() -> None:
+def test_a_quiet_cpu_is_not_reported_and_the_load_of_the_host_is_left_to_the_line_on_the_disturbance() -> None:
     assert first_run_lines(CPU) == first_run_lines(None) == []
-
-
-def test_the_load_of_the_host_is_left_to_the_line_on_the_disturbance() -> None:
     assert first_run_lines(replace(CPU, limitations=(BUSY,))) == []
 
 
-def test_a_gpu_without_records_is_named() -> None:
+def test_a_gpu_without_records_or_with_others_is_no_silence() -> None:
     unknown = replace(on_gpus(PRODUCT), population=Population(device="NVIDIA L40S"), expectations=())
     assert first_run_lines(unknown) == ["No record of the same GPU (NVIDIA L40S) in the storage."]
-
-
-def test_records_with_other_numbers_are_no_silence() -> None:
     _, line = first_run_lines(replace(on_gpus(PRODUCT), expectations=()))
     assert line == "    they have none of the numbers of this run"
 
 
 FINE = "the one number is as high as expected: matrix product 51 of 51 TFLOP/s"
+NO_CAUSE = "no cause was found; look for other work and low clocks with nvidia-smi, then run again"
+OTHER = "torch 2.11.0 -> 2.15.0"
 LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
 
 
@@ -65,14 +61,8 @@ LOW = "matrix product 45 of 51 TFLOP/s, 12 % lower: "
         (on_gpus(PRODUCT), FINE),
         (on_gpus(PRODUCT, CLOCKS), FINE),
         (on_gpus(SLOW, CLOCKS), LOW + CLOCKS.message),
-        (
-            on_gpus(SLOW),
-            LOW + "no cause was found; look for other work and low clocks with nvidia-smi, then run again",
-        ),
-        (
-            on_gpus(SLOW, software=("torch 2.11.0 -> 2.15.0",)),
-            LOW + "the software differs from that of the records: torch 2.11.0 -> 2.15.0",
-        ),
+        (on_gpus(SLOW), LOW + NO_CAUSE),
+        (on_gpus(SLOW, software=(OTHER,)), LOW + f"the software differs from that of the records: {OTHER}"),
         (on_gpus(PRODUCT, LANES), f"{FINE} {LANES.message}"),
         (on_gpus(PRODUCT, BUSY), FINE),
     ],

@@ -46,7 +46,11 @@ def test_nothing_is_reported_about_a_machine_that_is_fine_or_unknown() -> None:
 
 
 HALF = {**DEVICE, "pcie_width": 8}
-SLOT = {**HALF, "pcie_max_width": 8}
+SLOT, SLOT_4 = {**HALF, "pcie_max_width": 8}, {**DEVICE, "pcie_max_generation": 4}
+LOW_POWER = {**SETTINGS, "power_limit_w": 350.0}
+NO_PEER_TO_PEER = (
+    "p2p: peer-to-peer is off in 1 of 1 pair of GPUs (chipset not supported): traffic goes through host memory"
+)
 
 
 @pytest.mark.parametrize(
@@ -54,20 +58,11 @@ SLOT = {**HALF, "pcie_max_width": 8}
     [
         (environment(HALF, DEVICE), "pcie: the PCIe link is x8 of x16 (GPU 0)"),
         (environment(SLOT, SLOT), "pcie: the PCIe link is x8 of x16 (GPU 0-1)"),
-        (
-            environment(DEVICE, DEVICE | {"pcie_max_generation": 4}),
-            "pcie: the PCIe link allows generation 4 of 5 (GPU 1)",
-        ),
+        (environment(DEVICE, SLOT_4), "pcie: the PCIe link allows generation 4 of 5 (GPU 1)"),
         (environment(DEVICE, DEVICE | {"nvlinks_active": 17}), "nvlink: 17 of 18 NVLinks are up (GPU 1)"),
         (environment(DEVICE | {"pcie_generation": 1}), None),  # an idle GPU lowers its generation
-        (
-            environment(settings=({**SETTINGS, "power_limit_w": 350.0}, SETTINGS)),
-            "power: power limit 350 W of 700 W (GPU 0)",
-        ),
-        (
-            environment(p2p={"0-1": "chipset not supported"}, links="SYS"),
-            "p2p: peer-to-peer is off in 1 of 1 pair of GPUs (chipset not supported): traffic goes through host memory",
-        ),
+        (environment(settings=(LOW_POWER, SETTINGS)), "power: power limit 350 W of 700 W (GPU 0)"),
+        (environment(p2p={"0-1": "chipset not supported"}, links="SYS"), NO_PEER_TO_PEER),
         (environment(links="SYS"), "p2p: the GPUs are linked by SYS, in the records by NV18"),
     ],
     ids=["half width", "half slot", "generation", "NVLink", "idle", "power", "no peer access", "links"],
@@ -83,15 +78,12 @@ def over(*transports: str, interconnect: str = "native") -> list[TestRecord]:
     ]
 
 
-def test_a_network_between_machines_is_no_detour() -> None:
-    (test,) = over("NET/Socket")
-    assert said(environment(), [replace(test, world="16gpu_2node")]) == []
-
-
 def test_nccl_may_leave_peer_to_peer_out_though_the_gpus_can() -> None:
     says = "p2p: NCCL uses SHM instead of peer-to-peer (NCCL_P2P_DISABLE=1)"
     assert said(environment(), over("SHM/direct/direct", "SHM/direct/direct")) == [says]
     assert said(environment(), over("P2P/CUMEM")) == said(environment(), over("SHM", interconnect="shm")) == []
+    (between_machines,) = over("NET/Socket")
+    assert said(environment(), [replace(between_machines, world="16gpu_2node")]) == []
 
 
 def canaries(name: str, before_s: float, after_s: float, world: str = "2gpu") -> dict[str, CanariesRecord]:
@@ -99,19 +91,15 @@ def canaries(name: str, before_s: float, after_s: float, world: str = "2gpu") ->
     return {"native": CanariesRecord(world=world, canaries=times)}
 
 
+PRODUCT, ELSE = "matrix_product_4096", "after the tests than before them: is something else running? nvidia-smi"
+
+
 @pytest.mark.parametrize(
     ("timed", "says"),
     [
-        (
-            canaries("matrix_product_4096", 1.0, 1.3),
-            "matrix product 30 % slower after the tests than before them: is something else running? nvidia-smi",
-        ),
-        (
-            canaries("device_to_device_copy_256mb", 1.25, 1.0),
-            "copy within GPU memory 20 % faster after the tests than before them: is something else running? "
-            "nvidia-smi",
-        ),
-        (canaries("matrix_product_4096", 1.0, 1.04), None),
+        (canaries(PRODUCT, 1.0, 1.3), f"matrix product 30 % slower {ELSE}"),
+        (canaries("device_to_device_copy_256mb", 1.25, 1.0), f"copy within GPU memory 20 % faster {ELSE}"),
+        (canaries(PRODUCT, 1.0, 1.04), None),
         (canaries("host_to_device_copy_64mb", 1.0, 1.3), None),
         (canaries("matrix_product_256", 1.0, 1.3, world="2cpu"), None),
     ],

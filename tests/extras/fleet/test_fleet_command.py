@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command_line import ROOT
+from tests.command_line import ROOT, refused
 from tests.command_line import command_here as command
 from tests.nightly_records import DDP, Record, benchmark, night, write
 
@@ -50,6 +50,10 @@ def test_the_slow_gpu_is_named_with_its_host(sixteen_hosts: Path) -> None:
     assert outcome.output.startswith("8x-nvidia-h200-nv18, 8gpu, native: 16 hosts, 128 GPUs\n")
     (row,) = (line for line in outcome.output.splitlines() if "slower" in line)
     assert row.startswith("host-7 GPU 3 (GPU-00070003)  matrix_product_4096  2.")
+    result = json.loads(command("fleet", "--json", sixteen_hosts).output)
+    assert len(result["units"]) == 16 + 128
+    assert [unit["unit"] for unit in result["units"] if unit["slow"]] == ["host-7 GPU 3 (GPU-00070003)"]
+    assert result["gpus"] == {"8x-nvidia-h200-nv18, 8gpu, native": 128}
 
 
 def test_without_the_slow_gpu_none_is(sixteen_hosts: Path) -> None:
@@ -59,18 +63,13 @@ def test_without_the_slow_gpu_none_is(sixteen_hosts: Path) -> None:
     assert "\nnone is slow\n" in outcome.output
 
 
-def test_a_single_host_is_not_called_sound() -> None:
+def test_a_single_host_is_not_called_sound_and_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     outcome = command("fleet", ROOT / "baselines/8x-nvidia-h200-nv18/0001_vit.json")
     assert outcome.exit_code == 0, outcome.errors
     assert "1 host, 8 GPUs: hosts not compared, 3 are needed\n\nnothing could be compared\n" in outcome.output
-
-
-def test_json_has_every_unit(sixteen_hosts: Path) -> None:
-    result = json.loads(command("fleet", "--json", sixteen_hosts).output)
-    units = result["units"]
-    assert len(units) == 16 + 128
-    assert [unit["unit"] for unit in units if unit["slow"]] == ["host-7 GPU 3 (GPU-00070003)"]
-    assert result["gpus"] == {"8x-nvidia-h200-nv18, 8gpu, native": 128}
+    for folder in ("nights", "baselines"):
+        write(tmp_path / folder, 1, record(1))
+    assert "1 host, 8 GPUs: hosts not compared, 3 are needed" in command("fleet", tmp_path).output
 
 
 def test_the_shipped_records_name_what_the_study_knows() -> None:
@@ -100,26 +99,15 @@ def test_damaged_files_are_named_and_left_out(tmp_path: Path) -> None:
     assert len(errors) == 3
 
 
-def test_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
-    for folder in ("nights", "baselines"):
-        write(tmp_path / folder, 1, record(1))
-    outcome = command("fleet", tmp_path)
-    assert "1 host, 8 GPUs: hosts not compared, 3 are needed" in outcome.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
         (("nowhere",), "there is no nowhere"),
+        (("{empty}",), "no records with canaries found"),
         ((".", "--false-names", "0"), "--false-names must be over 0 and at most 50, got 0"),
         ((".", "--min-slowdown", "nan"), "--min-slowdown must be between 0 and 1000, got nan"),
     ],
 )
-def test_wrong_usage(arguments: tuple[str, ...], error: str) -> None:
-    outcome = command("fleet", *arguments)
-    assert outcome.exit_code == 2
-    assert outcome.errors.splitlines()[-1].endswith(error)
-
-
-def test_a_folder_without_records(tmp_path: Path) -> None:
-    assert command("fleet", tmp_path).errors == "no records with canaries found\n"
+def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], error: str) -> None:
+    said = refused("fleet", *(argument.format(empty=tmp_path) for argument in arguments))
+    assert said.splitlines()[-1].endswith(error)

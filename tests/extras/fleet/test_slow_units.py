@@ -16,14 +16,12 @@ def family(units: dict[str, Runs]) -> Family:
     return Family(kind="8x", canary="copy", level="host", units=units)
 
 
-def test_a_gpu_that_is_2_percent_slow_is_named_and_no_other(noise: dict[str, Noise]) -> None:
-    named, slow, false = counted(noise, 10, hosts=16, planted=Planted(gpus=1, percent=2))
-    assert (named, slow) == (10, 10)
-    assert stats.binomtest(false, 10, 0.01, alternative="greater").pvalue > 0.01
-
-
-def test_a_fleet_without_a_slow_gpu_names_none(noise: dict[str, Noise]) -> None:
-    _, _, false = counted(noise, 10, hosts=16, planted=Planted(gpus=0, percent=0))
+@pytest.mark.parametrize(("gpus", "percent", "slow"), [(1, 2, 10), (0, 0, 0)])
+def test_a_gpu_that_is_2_percent_slow_is_named_and_no_other(
+    noise: dict[str, Noise], gpus: int, percent: float, slow: int
+) -> None:
+    named, planted, false = counted(noise, 10, hosts=16, planted=Planted(gpus=gpus, percent=percent))
+    assert (named, planted) == (slow, slow)
     assert stats.binomtest(false, 10, 0.01, alternative="greater").pvalue > 0.01
 
 
@@ -40,14 +38,9 @@ def test_of_three_hosts_one_is_slow_by_more_than_its_launches_differ() -> None:
     (slow,) = (effect for effect in find_slow([family(hosts)]) if effect.slow)
     assert (slow.unit, slow.by) == ("c", "repeats")
     assert slow.percent == pytest.approx(34, abs=2)
-
-
-def test_hosts_whose_launches_differ_as_much_are_not_slow() -> None:
-    hosts: dict[str, Runs] = {"a": ((0.0, 0.2, 0.4),), "b": ((0.1, 0.3, 0.2),), "c": ((0.3, 0.5, 0.7),)}
-    assert not any(effect.slow for effect in find_slow([family(hosts)]))
-
-
-def test_of_two_hosts_none_is_the_odd_one() -> None:
+    unsteady: dict[str, Runs] = {"a": ((0.0, 0.2, 0.4),), "b": ((0.1, 0.3, 0.2),), "c": ((0.3, 0.5, 0.7),)}
+    assert not any(effect.slow for effect in find_slow([family(unsteady)]))
+    # Of two hosts none is the odd one.
     assert find_slow([family({"a": ((0.0,) * 3,), "b": ((1.0,) * 3,)})]) == []
 
 

@@ -38,16 +38,14 @@ def ends_ms(step: StepOfRanks) -> list[list[float]]:
     return [[round(span.end_ms, 6) for span in rank.spans if span.kind == "collective"] for rank in step.ranks]
 
 
-def test_ranks_of_one_clock_stay_where_they_are(tmp_path: Path) -> None:
-    step = step_of_ranks(timelines(tmp_path, ddp_steps(0, steps=5), ddp_steps(1, steps=5)))
-    assert (step.aligned_by, [rank.shift_ns for rank in step.ranks]) == ("their recorded clocks", [0, 0])
-    assert ends_ms(step) == [[0.62, 0.9]] * 2
-
-
-def test_a_clock_that_is_off_is_shifted_until_the_collectives_end_together(tmp_path: Path) -> None:
-    step = step_of_ranks(timelines(tmp_path, ddp_steps(0, steps=5), shifted(ddp_steps(1, steps=5), 2500)))
-    assert step.aligned_by == "the ends of their collectives"
-    assert [rank.shift_ns for rank in step.ranks] == [0, -2_500_000]
+@pytest.mark.parametrize(
+    ("ahead_us", "aligned_by"), [(0, "their recorded clocks"), (2500, "the ends of their collectives")]
+)
+def test_a_clock_that_is_off_is_shifted_until_the_collectives_end_together(
+    tmp_path: Path, ahead_us: int, aligned_by: str
+) -> None:
+    step = step_of_ranks(timelines(tmp_path, ddp_steps(0, steps=5), shifted(ddp_steps(1, steps=5), ahead_us)))
+    assert (step.aligned_by, [rank.shift_ns for rank in step.ranks]) == (aligned_by, [0, -1000 * ahead_us])
     assert ends_ms(step) == [[0.62, 0.9]] * 2
 
 
@@ -83,39 +81,25 @@ def test_ranks_without_a_step_in_common_are_refused(tmp_path: Path) -> None:
         step_of_ranks(timelines(tmp_path, ddp_steps(0), others))
 
 
-@pytest.fixture
-def merged(tmp_path: Path) -> tuple[StepOfRanks, dict[str, Any]]:
+def test_a_merged_trace_has_one_step_of_each_rank_whose_collectives_end_together(tmp_path: Path) -> None:
     """Three ranks whose clocks are 0, 2.5 and -4 ms off."""
-    offsets = {0: 0, 1: 2500, 2: -4000}
     files = [
         shifted(ddp_steps(rank, steps=5), by_us).chrome(tmp_path / f"rank{rank}.json.gz")
-        for rank, by_us in offsets.items()
+        for rank, by_us in {0: 0, 1: 2500, 2: -4000}.items()
     ]
     step, data = merge_step(files)
-    return step, json.loads(gzip.decompress(data))
-
-
-def test_a_merged_trace_has_a_process_for_each_rank(merged: tuple[StepOfRanks, dict[str, Any]]) -> None:
-    events: list[Event] = merged[1]["traceEvents"]
+    merged = json.loads(gzip.decompress(data))
+    events: list[Event] = merged["traceEvents"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert names == {1: "rank 0", 2: "rank 1", 3: "rank 2"}
-    work = {event["pid"] for event in events if event["ph"] == "X" and event["cat"] == "kernel"}
-    assert work == names.keys()
-
-
-def test_its_collectives_end_together_on_all_ranks(merged: tuple[StepOfRanks, dict[str, Any]]) -> None:
+    assert {event["pid"] for event in events if event["ph"] == "X" and event["cat"] == "kernel"} == names.keys()
     ends: dict[int, list[float]] = {}
-    for event in merged[1]["traceEvents"]:
+    for event in events:
         if event["name"] == NCCL:
             ends.setdefault(event["pid"], []).append(round(event["ts"] + event["dur"], 3))
     assert len(ends[1]) == 2
     assert ends[1] == ends[2] == ends[3]
-    assert merged[1]["clock_shift_us"] == {"0": 0.0, "1": -2500.0, "2": 4000.0}
-
-
-def test_it_has_one_step_only_and_each_thread_by_its_own_number(merged: tuple[StepOfRanks, dict[str, Any]]) -> None:
-    step, trace = merged
-    events: list[Event] = trace["traceEvents"]
+    assert merged["clock_shift_us"] == {"0": 0.0, "1": -2500.0, "2": 4000.0}
     assert {event["name"] for event in events if event["name"].startswith("Batch")} == {step.name}
     threads = [(event["pid"], event["tid"]) for event in events if event["name"] == "thread_name"]
     assert len(threads) == len(set(threads))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from studies.prediction import cases
-from tests.command_line import ROOT
+from tests.command_line import ROOT, refused
 from tests.command_line import command_here as command
 from tests.nightly_records import DDP, benchmark, night, write
 
@@ -48,6 +48,17 @@ def test_links_of_another_record_replace_those_of_the_node() -> None:
     assert result["predictions"][0]["step_s"] == pytest.approx(0.131, rel=0.05)  # measured there
 
 
+def edited(tmp_path: Path, **info: object) -> Path:
+    """The record of two GPUs with other values in each test; without canaries where there are none."""
+    record = json.loads(TWO.read_text())
+    for one in record["benchmarks"]:
+        one["extra_info"].update(info)
+    if not info:
+        del record["canaries"]
+    (tmp_path / "edited.json").write_text(json.dumps(record))
+    return tmp_path / "edited.json"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -60,47 +71,18 @@ def test_links_of_another_record_replace_those_of_the_node() -> None:
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], error: str) -> None:
-    outcome = command("predict", *arguments)
-    assert outcome.exit_code == 2
-    assert outcome.errors.splitlines()[-1].endswith(error)
+    assert refused("predict", *arguments).splitlines()[-1].endswith(error)
 
 
-def test_a_config_that_does_not_send_its_buckets_cannot_be_predicted() -> None:
-    outcome = command("predict", EIGHT, "--config", "powersgd_rank1", *NETWORK)
-    assert outcome.exit_code == 2
-    assert outcome.errors.startswith(f"{EIGHT}: --config must be one of bucket_10mb, ")
-
-
-def test_a_record_without_the_parts_says_what_to_run(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_predicted_says_what_to_run(tmp_path: Path) -> None:
+    of_config = refused("predict", EIGHT, "--config", "powersgd_rank1", *NETWORK)
+    assert of_config.startswith(f"{EIGHT}: --config must be one of bucket_10mb, ")
     file = write(tmp_path, 1, night(1, benchmark(DDP, 0.1)))
-    outcome = command("predict", file)
-    assert outcome.exit_code == 2
-    assert outcome.errors == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
-
-
-def changed(tmp_path: Path, **info: object) -> Path:
-    """The record of two GPUs with other values in each test."""
-    record = json.loads(TWO.read_text())
-    for one in record["benchmarks"]:
-        one["extra_info"].update(info)
-    file = tmp_path / "changed.json"
-    file.write_text(json.dumps(record))
-    return file
-
-
-def test_a_world_of_several_machines_is_no_node(tmp_path: Path) -> None:
-    outcome = command("predict", changed(tmp_path, world="2gpu_2node"), *NETWORK)
-    assert outcome.exit_code == 2
-    assert outcome.errors.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
-
-
-def test_a_record_without_the_all_reduces_of_its_world_says_what_to_run(tmp_path: Path) -> None:
-    record = json.loads(TWO.read_text())
-    del record["canaries"]
-    (tmp_path / "without.json").write_text(json.dumps(record))
-    outcome = command("predict", tmp_path / "without.json", *NETWORK)
-    assert outcome.exit_code == 2
-    assert outcome.errors.endswith("it has no canaries; add perf/test_collectives.py to the run\n")
+    assert refused("predict", file) == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
+    of_two = refused("predict", edited(tmp_path, world="2gpu_2node"), *NETWORK)
+    assert of_two.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
+    without_canaries = refused("predict", edited(tmp_path), *NETWORK)
+    assert without_canaries.endswith("it has no canaries; add perf/test_collectives.py to the run\n")
 
 
 def test_ranks_behind_links_of_their_own_share_nothing(tmp_path: Path) -> None:

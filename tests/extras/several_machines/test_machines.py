@@ -59,24 +59,17 @@ def answering(channel: Channel, answer: Callable[[Frame], Frame | None]) -> None
 def test_what_differs_between_machines_is_named(name: str, value: str, line: str) -> None:
     (found,) = differences(OURS, {**OURS, "host": "b", "namespace": "2", name: value}, "a", "b")
     assert found.startswith(line)
-
-
-def test_the_same_on_another_host_is_no_difference() -> None:
     assert differences(OURS, {**OURS, "host": "b", "namespace": "2"}, "a", "b") == []
 
 
-def test_a_machine_answers_requests(far: tuple[Machine, Channel]) -> None:
+def test_a_machine_answers_requests_and_the_answer_to_an_interrupted_one_is_left_out(
+    far: tuple[Machine, Channel],
+) -> None:
     machine, channel = far
+    channel.send({"number": 0, "value": "late"})
     answering(channel, lambda request: {"value": request["arguments"]["rank"] + 1})
     assert machine.ask("exit_fault", rank=2) == 3
     assert machine.lost is None
-
-
-def test_the_answer_to_an_interrupted_request_is_left_out(far: tuple[Machine, Channel]) -> None:
-    machine, channel = far
-    channel.send({"number": 0, "value": "late"})
-    answering(channel, lambda request: {"value": "in time"})
-    assert machine.ask("silence_s") == "in time"
 
 
 def test_what_a_machine_cannot_do_has_its_name(far: tuple[Machine, Channel]) -> None:

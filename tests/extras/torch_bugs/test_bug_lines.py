@@ -11,21 +11,15 @@ from fixtures.matrix.lookup import load_any
 BUG = UPSTREAM_BUGS["powersgd_nan"]
 
 
-def test_known_bugs_that_are_there_are_counted() -> None:
+def test_known_bugs_that_are_there_are_counted_and_with_v_have_what_goes_wrong_and_what_to_do_instead() -> None:
     assert bug_lines([(BUG, True)]) == [
         "1 of 1 known DDP bugs are in this build of torch (-v: workarounds; docs/reference/torch-bugs.md)"
     ]
-
-
-def test_with_v_a_known_bug_says_what_goes_wrong_and_what_to_do_instead() -> None:
+    assert bug_lines([(BUG, False)], verbose=True) == ["0 of 1 known DDP bugs are in this build of torch"]
     heading, *bug = bug_lines([(BUG, True)], verbose=True)
     assert heading == "1 of 1 known DDP bugs are in this build of torch; workarounds:"
     says = f"powersgd_nan (wrong numbers, seen in torch 2.11 to 2.15): {BUG.goes_wrong} -> {BUG.instead}"
     assert " ".join(line.strip() for line in bug) == says
-
-
-def test_a_bug_that_is_gone_needs_no_advice() -> None:
-    assert bug_lines([(BUG, False)], verbose=True) == ["0 of 1 known DDP bugs are in this build of torch"]
 
 
 # torch.distributed.optim of torch 2.11 warns about itself when it is imported.

@@ -86,12 +86,8 @@ def test_a_cap_of_25_that_is_not_passed_on_is_reported() -> None:
     ("framework", "argument"),
     [("transformers", "bf16=True"), ("accelerate", 'mixed_precision="bf16"'), ("lightning", 'precision="bf16-mixed"')],
 )
-def test_autocast_is_an_argument_of_each(framework: str, argument: str) -> None:
+def test_autocast_is_an_argument_of_each_and_variables_of_nccl_are_set(framework: str, argument: str) -> None:
     assert argument in "\n".join(lines(framework, "bucket_40mb", "autocast"))
-
-
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_variables_of_nccl_are_set_whatever_the_framework(framework: str) -> None:
     assert lines(framework, "ctas_8-bucket_10mb")[1].startswith('os.environ["NCCL_MAX_CTAS"] = "8"')
 
 

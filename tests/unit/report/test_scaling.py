@@ -63,12 +63,9 @@ def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales(
     assert scaling(DDP, NO_COMM) == scaling(SINGLE, measured("ddp", 9.6, world="1gpu")) == []
 
 
-def test_where_training_without_ddp_is_advised_no_config_of_ddp_is_called_best() -> None:
-    first = quiet("ddp", 8), quiet("ddp_default", 9)
-    named = [line for line in lines(*first, ALONE, on_one("ddp", 100, 100, 100)) if line.startswith("best lossless")]
-    assert [line.split(",")[0] for line in named] == ["best lossless: ddp"]
-    advised = lines(*first, ALONE, on_one("ddp", 103.1, 103, 103.2))
-    assert not [line for line in advised if line.startswith("best lossless")]
+def test_the_best_config_of_ddp_is_named_with_the_faster_training_without_it() -> None:
+    assert best(ALONE, on_one("ddp", 103.1, 103, 103.2))[0].endswith("; single, without DDP, is faster")
+    assert best(ALONE, on_one("ddp", 100, 100, 100))[0].endswith(" steps/s")
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,8 @@ def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp
     info = json.loads(explain(*files, "--json").output)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)
     assert info["late_ranks"] == {"1": 2}
-
-
-def test_one_export_has_both_ranks(tmp_path: Path) -> None:
-    outcome = explain(sqlite(tmp_path / "both.sqlite", [ddp_steps(0), late_rank()]))
-    assert "late: rank 1 in 2 of 4 collectives" in outcome.output
+    one_export = explain(sqlite(tmp_path / "both.sqlite", [ddp_steps(0), late_rank()]))
+    assert "late: rank 1 in 2 of 4 collectives" in one_export.output
 
 
 def late_rank() -> Recording:
@@ -70,7 +67,7 @@ def test_several_launches_in_one_file_are_not_taken_for_ranks(tmp_path: Path) ->
     assert "run.sqlite has 2 processes with steps on GPU 0, so it holds several launches" in outcome.errors
 
 
-def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
+def test_ranks_of_two_runs_or_sizes_are_refused(tmp_path: Path) -> None:
     first = ddp_steps(0).chrome(tmp_path / "test-ddp-rank0.json.gz")
     second = ddp_steps(1, late_us=150).chrome(tmp_path / "test-bf16-rank1.json.gz", began_s=1_800_000_007)
     for files in ((first, second), (second, first)):
@@ -80,11 +77,9 @@ def test_ranks_of_two_runs_are_refused(tmp_path: Path) -> None:
             "error: test-bf16-rank1.json.gz begins 7 s after test-ddp-rank0.json.gz ends: give the ranks of one run "
             "(or synchronise the hosts' clocks)\n"
         )
-
-
-def test_ranks_of_runs_of_two_sizes_are_refused(tmp_path: Path) -> None:
-    files = [ddp_steps(rank).chrome(tmp_path / f"rank{rank}.json", world_size=2 * (1 + rank)) for rank in (0, 1)]
-    outcome = explain(*files)
+    outcome = explain(
+        *(ddp_steps(rank).chrome(tmp_path / f"rank{rank}.json", world_size=2 * (1 + rank)) for rank in (0, 1))
+    )
     assert (outcome.exit_code, outcome.output) == (2, "")
     assert outcome.errors == (
         "error: rank0.json comes from a run of 2 ranks, rank1.json from one of 4: give the ranks of one run\n"
@@ -124,13 +119,9 @@ def late_in_load(rank: int) -> Recording:
     return recording
 
 
-def test_the_steps_of_torch_profiler_and_the_users_own_ranges_need_no_option(tmp_path: Path) -> None:
-    outcome = explain(late_in_load(0).chrome(tmp_path / "rank0.json", world_size=1))
-    assert outcome.exit_code == 0, outcome.errors
-    assert "phases of rank 0 on the device, ms: load 0.02, train 20.50" in outcome.output
-
-
-def test_a_late_rank_is_named_with_the_phase_in_which_it_is_late(tmp_path: Path) -> None:
+def test_the_steps_of_torch_profiler_and_the_users_own_ranges_name_the_phase_of_a_late_rank(tmp_path: Path) -> None:
+    alone = explain(late_in_load(0).chrome(tmp_path / "rank0.json", world_size=1))
+    assert "phases of rank 0 on the device, ms: load 0.02, train 20.50" in alone.output, alone.errors
     outcome = explain(*(late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=3) for rank in range(3)))
     assert outcome.exit_code == 0, outcome.errors
     assert "phases of rank 1 on the device, ms: load 20.02, train 0.50" in outcome.output

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.__main__ import main
 from fixtures.records.files import read_record
 from fixtures.session.explanation import file_name
-from tests.command_line import QUICK
+from tests.command_line import QUICK, refused
 from tests.forked import command, perf
 from tests.recordings import ddp_steps
 from tests.run_reports import BASELINES, h200
@@ -55,26 +54,24 @@ def test_a_run_that_measures_nothing_has_a_page_with_the_reason(tmp_path: Path) 
     assert "the reason" in (tmp_path / "report.html").read_text()
 
 
-def test_a_page_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        ("tests.extras.page.no_plotly", f"--report: {NEEDS}"),
+        ("tests.quiet_machine", "--report {page}: is a folder, not a file"),
+    ],
+    ids=["no plotly", "no file"],
+)
+def test_a_page_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path, plugin: str, says: str) -> None:
     (tmp_path / "report.html").mkdir()
-    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={tmp_path}")
+    outcome = perf(tmp_path / "baselines", *STEADY, "-p", plugin, f"--report={tmp_path}")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert outcome.errors == f"ERROR: --report {tmp_path / 'report.html'}: is a folder, not a file\n\n"
+    assert outcome.errors == f"ERROR: {says.format(page=tmp_path / 'report.html')}\n\n"
 
 
-def test_without_plotly_the_option_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    outcome = perf(tmp_path / "baselines", *STEADY, "-p", "tests.extras.page.no_plotly", f"--report={tmp_path}")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert outcome.errors == f"ERROR: --report: {NEEDS}\n\n"
-
-
-def test_without_plotly_the_command_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_plotly_the_command_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(SystemExit, match="2"):
-        main(["report", str(BASELINES / "0004_vit.json"), "-o", str(tmp_path)])
-    assert capsys.readouterr().err == f"{NEEDS}\n"
+    assert refused("report", BASELINES / "0004_vit.json", "-o", tmp_path) == f"{NEEDS}\n"
 
 
 def test_the_command_writes_the_report_of_a_stored_run(tmp_path: Path) -> None:

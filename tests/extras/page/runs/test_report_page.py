@@ -85,22 +85,17 @@ def night(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     result.page.close()
 
 
-def test_every_chart_is_drawn_and_nothing_complains(night: Opened) -> None:
+def test_every_chart_is_drawn_nothing_complains_and_no_network_is_asked(night: Opened) -> None:
     night.run(DRAW_ALL)
     marks = night.run(MARKS)
     assert marks.keys() >= {"bucket-sizes", "gradient-errors", "stored-nights", "scaling-0", "transfers-0"}
     assert marks.keys() >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
     assert [name for name, count in marks.items() if count == 0] == []
     assert night.console == []
-
-
-def test_no_toolbar_lies_over_the_legends(night: Opened) -> None:
+    assert [url for url in night.asked if not url.startswith(("data:", "blob:"))] == [night.page.url]
+    # No toolbar lies over the legends.
     night.page.locator("figure[data-chart=bucket-sizes] .chart").hover()
     assert night.page.locator(".modebar").count() == 0
-
-
-def test_it_asks_no_network_for_anything(night: Opened) -> None:
-    assert [url for url in night.asked if not url.startswith(("data:", "blob:"))] == [night.page.url]
 
 
 def test_the_filter_keeps_the_rows_with_all_words(night: Opened) -> None:

@@ -50,29 +50,24 @@ def collected(*arguments: str) -> list[str]:
     return forked_pytest("-p", "no:cacheprovider", "perf", "--collect-only", "-q", *arguments).test_ids
 
 
-def test_with_tune_its_tests_are_collected_alone() -> None:
+def test_with_tune_its_tests_are_collected_alone_and_without_it_none_of_them() -> None:
     assert collected("--tune") == ["perf/test_tune.py::test_tune[vit_tiny-2cpu]"]
     two = collected("--tune", "--workload=vit_tiny", f"--workload={STEADY}", "--precision=autocast")
     assert two == [f"perf/test_tune.py::test_tune[{name}_autocast-2cpu]" for name in ("vit_tiny", "steady")]
-
-
-def test_without_tune_they_are_not_collected() -> None:
     assert [test for test in collected() if "tune" in test] == []
     assert forked_pytest("perf/test_tune.py", "--collect-only").exit_code == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
-def test_the_best_config_of_all_stages_is_found(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+def test_the_best_config_of_all_stages_is_found_with_gains_in_whose_intervals_the_truth_lies(
+    tuned: tuple[Outcome, dict[str, Any]],
+) -> None:
+    """The truth for ddp_default is 1.01 times 1.0015, in buckets of 25 MB; for the limit it is one bucket without
+    communication."""
     outcome, tuning = tuned
     assert outcome.exit_code == 0, outcome.output
     assert re.fullmatch(r"ctas_8-(no_static_graph-)?bucket_(3[0-9]|4[0-9])mb", tuning["config"])
     assert tuning["decision"] == "faster"
     assert tuning["gradients_checked"] is True
-
-
-def test_its_gains_have_intervals_in_which_the_truth_lies(tuned: tuple[Outcome, dict[str, Any]]) -> None:
-    """The truth for ddp_default is 1.01 times 1.0015, in buckets of 25 MB; for the limit it is one bucket without
-    communication."""
-    _, tuning = tuned
     low, high = tuning["over_default"]["interval_percent"]
     assert low - 0.1 < 100 * (1.01 * 1.00154 / 0.98 - 1) < high + 0.1
     assert tuning["over_naive"]["percent"] > tuning["over_default"]["percent"]
@@ -88,14 +83,17 @@ def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> No
     assert 'os.environ["NCCL_MAX_CTAS"] = "8"' in "\n".join(tuning["patches"]["lightning"])
 
 
-def test_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, dict[str, Any]]) -> None:
+def test_the_first_line_is_the_plan_and_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, Any]) -> None:
+    assert re.search(
+        r"a launch takes \d+\.\d s, so 6 minutes are enough for about \d+ launches: \d+ for the first \d+ candidates, "
+        r"21 to decide between the last, the rest for others around the best",
+        tuned[0].unwrapped,
+    )
+    assert re.search(r"\d launches: bucket_\d+mb +\d+\.\d\d ms/step \(\+\d+\.\d % over ddp_default\)", tuned[0].output)
     told = [line for line in tuned[0].output.splitlines() if line.startswith("steady 4gpu, ")]
     assert any("deciding: " in line for line in told)
     assert all(re.search(r"launches(, deciding)?: \S+ +\d+\.\d\d ms/step( \([+-]\d+\.\d %\))?", line) for line in told)
     assert all(len(line) <= 100 for line in told)
-
-
-def test_ranks_of_each_setting_are_started_once(tuned: tuple[Outcome, dict[str, Any]]) -> None:
     started = re.findall(r"^starting (.+) \.\.\.$", tuned[0].output, re.MULTILINE)
     assert started == ["3 x 4 ranks", "1 x 4 ranks", "6 x 4 ranks with settings of NCCL or own hooks"]
 
@@ -156,15 +154,6 @@ def test_in_too_short_a_time_the_default_is_measured_and_the_rest_named(tmp_path
     assert (tuning["config"], tuning["decision"]) == ("ddp_default", "unfinished")
     assert "NOT FINISHED within 0.0001 minutes" in outcome.unwrapped
     assert re.search(r"no time to try bucket_\d+mb, bucket_\d+mb, bucket_\d+mb and \d+ more: ", outcome.unwrapped)
-
-
-def test_the_first_line_is_the_plan_and_a_percentage_says_what_it_is_against(tuned: tuple[Outcome, Any]) -> None:
-    assert re.search(
-        r"a launch takes \d+\.\d s, so 6 minutes are enough for about \d+ launches: \d+ for the first \d+ candidates, "
-        r"21 to decide between the last, the rest for others around the best",
-        tuned[0].unwrapped,
-    )
-    assert re.search(r"\d launches: bucket_\d+mb +\d+\.\d\d ms/step \(\+\d+\.\d % over ddp_default\)", tuned[0].output)
 
 
 def test_a_workload_without_finite_gradients_is_not_tuned(tmp_path: Path) -> None:

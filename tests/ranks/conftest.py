@@ -1,0 +1,13 @@
+"""The set of ranks that the tests of live ranks share."""
+
+import pytest
+
+from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
+
+
+@pytest.fixture
+def ranks(two_ranks: RankSets) -> RankSet:
+    (ranks,) = two_ranks.of(INTERCONNECTS["native"])
+    return ranks
