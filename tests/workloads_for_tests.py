@@ -259,7 +259,6 @@ steady = Workload(
 )
 constant = replace(steady, name="constant", same_sample=False)
 steady_512 = replace(steady, batch_size=512)
-steady_again = replace(steady, name="steady_again")
 narrow = replace(steady, name="narrow", model=_narrow_model)
 raising = replace(steady, name="raising", loss=_raising_loss)
 dying = replace(steady, name="dying", loss=_dying_loss)

@@ -3,6 +3,7 @@
 SLOWER, FAILING: names of configs. SLOW_LAUNCHES: so many launches of SLOWER are; all if it is not set.
 FAILS_AGAIN: the second launch of SLOWER fails.
 INTERRUPT: number of the launch before which Ctrl-C is pressed, of all of the run. SEEN: file with the launches.
+The pause before a slower test is launched once more is short.
 """
 
 import os
@@ -15,11 +16,13 @@ from typing import Any
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import TrainRequest, TrainResult
 from fixtures.matrix.worlds import World
+from fixtures.session import run_verdict
 from tests import fake_ranks
 
 SLOWER, FAILING, FAILS_AGAIN, SLOW_LAUNCHES, INTERRUPT, SEEN = (
     f"DDP_PERF_TESTS_{name}" for name in ("SLOWER", "FAILING", "FAILS_AGAIN", "SLOW_LAUNCHES", "INTERRUPT", "SEEN")
 )
+PAUSE_S = 1
 _all, _slower, _launches = count(1), count(1), count(1)
 _slow = False
 
@@ -43,3 +46,4 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 def pytest_configure() -> None:
     """For the rest of this process."""
     fake_ranks.ANSWERS[TrainRequest.function] = _train
+    setattr(run_verdict, "PAUSE_S", PAUSE_S)  # noqa: B010  # not its own name

@@ -70,17 +70,6 @@ def test_buckets_of_many_tests_are_not_listed_but_how_to_see_them_is(advised: tu
         assert len(ledger["buckets"]) == len(STEPS["wide"][config].buckets)
 
 
-@gains_or_not
-def test_a_config_of_the_newest_record_is_not_predicted(
-    advised: tuple[Path, Outcome], workload: str, gains: bool
-) -> None:
-    chosen = f"--workload=tests.runs.communicating:{workload}"
-    outcome = perf(advised[0], "perf/test_throughput.py", chosen, "-k", "ddp] or no_comm]", "--min-slowdown=1e6")
-    assert ("(bf16): " in outcome.output) == gains
-    measured = r"bfloat16 compression \(bf16\): [^;]*, measured \([\d.]+ against [\d.]+ in 0001_first.json\); "
-    assert bool(re.search(measured, outcome.unwrapped)) == gains
-
-
 def test_a_starved_loader_is_advised_to_have_more_workers(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "perf/test_feeds.py", FED, "-k", "loader or pinned")
     advice = outcome.unwrapped.partition("advice for feed_loader of fed on 2cpu")[2]

@@ -3,13 +3,13 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.command_line import QUICK, Outcome
 from tests.forked import perf
+from tests.saved_records import read
 from tests.workloads_for_tests import STEP_MS
 
 STEADY = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", "-k", "2cpu-ddp]", *QUICK)
@@ -19,11 +19,6 @@ def run(folder: Path, *arguments: str, step_ms: str) -> Outcome:
     """Steps of 20 ms on this side, of ``step_ms`` on the other one."""
     chosen = (*STEADY, "--launches=2", f"--against-env={STEP_MS}={step_ms}", f"--benchmark-json={folder / 'run.json'}")
     return perf(folder / "baselines", *chosen, *arguments)
-
-
-def record(folder: Path) -> dict[str, Any]:
-    recorded: dict[str, Any] = json.loads((folder / "run.json").read_text())
-    return recorded
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +38,7 @@ def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path])
 
 
 def test_the_record_and_junit_keep_the_variables(slower: tuple[Outcome, Path]) -> None:
-    recorded = record(slower[1])
+    recorded = read(slower[1] / "run.json")
     (benchmark,) = recorded["benchmarks"]
     against = benchmark["extra_info"]["against"]
     assert against["build"] == f"with {STEP_MS}=10"

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,11 +20,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     storage = tmp_path_factory.mktemp("baselines")
     grouped = "--benchmark-group-by=param:config,param:collective"
     return storage, pytest_perf(storage, *ONE, "--benchmark-save=first", f"--junitxml={storage / 'junit.xml'}", grouped)
-
-
-def infos(storage: Path) -> list[dict[str, Any]]:
-    (file,) = storage.rglob("*.json")
-    return [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
 
 
 def test_a_slower_all_reduce_fails_with_one_line(saved: tuple[Path, Outcome], tmp_path: Path) -> None:

@@ -74,7 +74,9 @@ def collected(no_storage: Path, *arguments: str) -> list[str]:
     return outcome.test_ids
 
 
-def test_a_precision_is_part_of_the_workloads_name_unless_it_is_fp32(no_storage: Path) -> None:
+def test_each_workload_has_tests_of_its_own_and_a_precision_is_part_of_its_name(no_storage: Path) -> None:
+    tests = collected(no_storage, "--workload=vit_tiny", "--workload=gpt2_124m", "-k", "1cpu-single")
+    assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
     both = ("--precision=autocast", "--precision=fp32", "--precision=autocast")
     ids = collected(no_storage, "-k", "(throughput and no_comm) or (training and fp16_wrapper)", *both)
     name = "perf/test_throughput.py::test_throughput"
@@ -88,20 +90,14 @@ def test_a_precision_is_part_of_the_workloads_name_unless_it_is_fp32(no_storage:
     ]
 
 
-def test_each_workload_has_tests_of_its_own(no_storage: Path) -> None:
-    tests = collected(no_storage, "--workload=vit_tiny", "--workload=gpt2_124m", "-k", "1cpu-single")
-    assert tests == [f"perf/test_scaling.py::test_scaling[{name}-1cpu-single]" for name in ("vit_tiny", "gpt2_124m")]
-
-
-def test_a_workload_may_warn_while_it_is_imported(no_storage: Path, my_project: dict[str, str]) -> None:
+def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
+    no_storage: Path, my_project: dict[str, str]
+) -> None:
     asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.warning:workload")
     outcome = pytest_perf(no_storage, *asked, variables=my_project)
     assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[mine-1cpu-single]"]
     assert "UserWarning: the old way" in outcome.errors
     assert "the old name" not in outcome.errors
-
-
-def test_a_built_in_workload_may_be_named_by_its_place(no_storage: Path, my_project: dict[str, str]) -> None:
     asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.taken:built_in")
     outcome = pytest_perf(no_storage, *asked, variables=my_project)
     assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]"]

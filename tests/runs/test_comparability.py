@@ -1,15 +1,15 @@
 """A workload that differs from its records: not compared, reported once, and not saved among them."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.builders import unwrapped
-from tests.command_line import QUICK, Outcome
+from tests.command_line import QUICK
 from tests.forked import command
 from tests.forked import perf as pytest_perf
+from tests.saved_records import edit, infos, read
 
 ASKED = ("perf/test_scaling.py", *QUICK, "--instance=here")
 STEADY, OF_512 = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "steady_512"))
@@ -34,19 +34,14 @@ def storage(recorded: Path, tmp_path: Path) -> Path:
     return tmp_path / "baselines"
 
 
-def record_of(outcome: Outcome, file: Path) -> list[dict[str, object]]:
-    assert file.exists(), outcome.output
-    return [benchmark["extra_info"] for benchmark in json.loads(file.read_text())["benchmarks"]]
-
-
 def test_a_batch_that_changed_under_one_name_is_no_baseline_and_said_once(storage: Path, tmp_path: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.unwrapped.count(f"steady: 4 of 4 tests not compared on here: {SAID}") == 1
     assert outcome.output.count("another workload") == 1
     assert "had no baseline" not in outcome.output  # a record would be refused
-    verdicts = [info["verdict"] for info in record_of(outcome, tmp_path / "run.json")]
-    assert [(verdict["word"], verdict["reason"]) for verdict in verdicts] == [("no baseline", SAID)] * 4  # type: ignore[index]
+    verdicts = [info["verdict"] for info in infos(read(tmp_path / "run.json")).values()]
+    assert [(verdict["word"], verdict["reason"]) for verdict in verdicts] == [("no baseline", SAID)] * 4
 
 
 def test_with_require_baseline_such_a_test_fails_with_what_differs(storage: Path) -> None:
@@ -65,14 +60,6 @@ def test_it_is_not_saved_among_the_others(storage: Path) -> None:
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
 
-def test_another_workload_of_the_same_run_is_saved(storage: Path) -> None:
-    others = "--workload=tests.workloads_for_tests:steady_again"
-    outcome = pytest_perf(storage, *ASKED, STEADY, others, "-k", "single", "--benchmark-save=both")
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    saved = json.loads((storage / "here/0002_both.json").read_text())
-    assert [benchmark["extra_info"]["workload"] for benchmark in saved["benchmarks"]] == ["steady_again"]
-
-
 def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
     night = tmp_path / "night.json"
     pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
@@ -84,18 +71,15 @@ def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
 
 
 def test_another_machine_under_the_same_name_is_reported_once_and_in_the_json(storage: Path, tmp_path: Path) -> None:
-    (file,) = storage.glob("*/*")
-    record = json.loads(file.read_text())
-    record["environment"] |= {"cpu": "another CPU", "cores": 4096.0}
-    file.write_text(json.dumps(record))
+    edit(storage, lambda record: record["environment"].update(cpu="another CPU", cores=4096.0))
     outcome = pytest_perf(storage, *ASKED, OF_512, "--min-slowdown=100", f"--benchmark-json={tmp_path / 'run.json'}")
     assert outcome.exit_code == 0, outcome.output
     assert outcome.unwrapped.count("another machine under the same name here: CPU ") == 1
     assert ", in the records another CPU; cores per rank " in outcome.unwrapped
     assert "record baselines of its own with --instance NAME" in outcome.unwrapped
-    for info in record_of(outcome, tmp_path / "run.json"):
-        assert info["verdict"]["word"] == "ok"  # type: ignore[index]
-        assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]  # type: ignore[attr-defined]
+    for info in infos(read(tmp_path / "run.json")).values():
+        assert info["verdict"]["word"] == "ok"
+        assert [difference.partition(" ")[0] for difference in info["other_machine"]] == ["CPU", "cores"]
 
 
 def test_fewer_launches_steps_and_warm_up_than_in_the_records_are_reported(storage: Path) -> None:

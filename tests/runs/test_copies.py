@@ -33,18 +33,6 @@ def test_bare_copies_are_a_table_with_the_pcie_links_limit(saved: tuple[Path, Ou
     assert "bus" not in below.partition("copied GB/s:")[0]
 
 
-def test_a_whole_night_does_not_miss_what_only_the_file_by_its_name_measures(
-    saved: tuple[Path, Outcome], tmp_path: Path
-) -> None:
-    chosen = ("perf", "-k", "throughput and ddp_default", *FAKE, *QUICK, "--explain=none", "--min-slowdown=1e6")
-    json_file = tmp_path / "night.json"
-    perf(saved[0], *chosen, "--benchmark-save=more", variables=machine(pcie_width=8))
-    arguments = (*chosen, "--require-baseline", f"--benchmark-json={json_file}")
-    outcome = perf(saved[0], *arguments, variables=machine(pcie_width=8))
-    assert outcome.exit_code == 0, outcome.output
-    assert json.loads(json_file.read_text())["not_run"] == []
-
-
 def test_the_share_of_the_step_is_in_the_table_and_in_the_record(saved: tuple[Path, Outcome]) -> None:
     assert re.search(r"^config .* copies ", saved[1].output, re.MULTILINE)
     (file,) = saved[0].rglob("0001_first.json")

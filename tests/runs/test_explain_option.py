@@ -31,13 +31,10 @@ def test_a_test_that_passes_is_not(saved: tuple[Path, Outcome], tmp_path: Path) 
     assert "breakdown_ms" not in only_info(tmp_path / "run.json")
 
 
-def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:
+def test_none_profiles_nothing_and_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "--explain=none", "--benchmark-save=first")
     assert outcome.exit_code == 0, outcome.output
     assert "where a step" not in outcome.output
-
-
-def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
     assert "--explain all" in outcome.output
     assert not (tmp_path / "traces").exists()

@@ -59,13 +59,10 @@ def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_ma
     assert f"; wrong gradients: {hook}" in outcome.unwrapped
 
 
-def test_other_hooks_go_on(tmp_path: Path) -> None:
+def test_other_hooks_go_on_and_so_does_powersgd_of_another_rank(tmp_path: Path) -> None:
     outcome = run(tmp_path, "raises_for_float16", "-k", "3cpu and any_shape and (raises_for_float16 or bf16)")
     assert re.search(r"1 failed, 1 passed, ", outcome.output)
-
-
-def test_so_does_powersgd_of_another_rank(tmp_path: Path) -> None:
-    """Tests without a hook in their id are those of powersgd_rank1."""
+    # Tests without a hook in their id are those of powersgd_rank1.
     some = "powersgd and 2cpu and (zero_stay_zero or just_halve or any_shape)"
     outcome = run(tmp_path, "averages", "-k", some)
     assert len(failed(outcome)) == 1

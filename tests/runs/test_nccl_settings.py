@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.matrix.configs import CONFIGS
 from tests.command_line import Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf
@@ -59,12 +60,11 @@ def test_each_setting_starts_its_ranks_once_and_the_line_under_the_table_names_w
 
 def test_the_record_has_the_variables_of_the_config_alone(of_two_workloads: tuple[Outcome, dict[str, Any]]) -> None:
     _, record = of_two_workloads
-    of_config = {
-        one["extra_info"]["config"]: one["extra_info"]["config_fingerprint"]["variables"]
-        for one in record["benchmarks"]
-    }
-    assert of_config["bucket_10mb"] == {}
-    assert of_config["ctas_8-bucket_10mb"] == {"NCCL_MAX_CTAS": "8"}
+    infos = [one["extra_info"] for one in record["benchmarks"]]
+    of_config = {info["config"]: info["config_fingerprint"] for info in infos}
+    assert of_config["bucket_10mb"]["variables"] == {}
+    assert of_config["ctas_8-bucket_10mb"]["variables"] == {"NCCL_MAX_CTAS": "8"}
+    assert of_config["bucket_10mb"]["ddp_arguments"] == CONFIGS["bucket_10mb"].ddp_settings()
     assert [name for name in record["environment"]["variables"] if name.startswith("NCCL_MAX")] == []
     assert len(record["canaries"]["native"]["canaries"]) > 2
 

@@ -32,7 +32,6 @@ from tests.workloads_for_tests import STEP_MS
 SCALING = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
 HERE = ("--instance=rack-7", "--min-slowdown=100")
 SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
-ONE_RANK = "perf/test_scaling.py::test_scaling[steady-1cpu-ddp]"
 PROMOTE = (sys.executable, "-m", "fixtures", "promote")
 
 # Any: records are JSON.

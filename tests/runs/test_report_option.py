@@ -40,7 +40,7 @@ def test_a_slower_test_is_in_the_report(tmp_path: Path) -> None:
     assert summary.startswith("## ddp-perf: 2 slower (2 measured tests)")
 
 
-def test_a_run_that_measures_nothing_has_a_report_too(tmp_path: Path) -> None:
+def test_a_run_that_measures_nothing_has_a_report_too_and_collecting_writes_none(tmp_path: Path) -> None:
     failing = tmp_path / "test_failing.py"
     failing.write_text("def test_it():\n    assert not 'the reason'\n")
     outcome = perf(
@@ -48,6 +48,9 @@ def test_a_run_that_measures_nothing_has_a_report_too(tmp_path: Path) -> None:
     )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "nothing was measured; 1 failed" in (tmp_path / "report.md").read_text()
+    outcome = perf(tmp_path / "baselines", *STEADY, "--collect-only", f"--report={tmp_path / 'out'}")
+    assert outcome.exit_code == 0
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("place", ["file", "folder/report.md"])
@@ -60,9 +63,3 @@ def test_a_folder_that_cannot_be_written_ends_the_run_before_it_measures(tmp_pat
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: --report")
     assert str(tmp_path / place) in line
-
-
-def test_collecting_writes_nothing(tmp_path: Path) -> None:
-    outcome = perf(tmp_path / "baselines", *STEADY, "--collect-only", f"--report={tmp_path / 'out'}")
-    assert outcome.exit_code == 0
-    assert not (tmp_path / "out").exists()

@@ -3,7 +3,7 @@
 import importlib
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from torch.utils.data import default_collate
@@ -50,35 +50,23 @@ def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
     assert [name for name in sorted(names) if f"`{name}`" not in text] == [], "add them to docs/reference/configs.md"
 
 
-class Options:
-    """What ``add_options`` adds to its group: option -> the arguments."""
-
-    def __init__(self) -> None:
-        self.added: dict[str, dict[str, Any]] = {}
-
-    def getgroup(self, name: str, description: str) -> "Options":
-        return self
-
-    def addoption(self, option: str, **arguments: Any) -> None:
-        self.added[option] = arguments
-
-    def addini(self, name: str, meaning: str, *, default: str) -> None:
-        assert f"`{name}`" in (REFERENCE / "options.md").read_text()
-
-
 def test_the_options_in_the_reference_are_those_of_the_command_line() -> None:
-    options = Options()
-    add_options(options)  # type: ignore[arg-type]  # it needs these three methods only
-    documented = in_tables((REFERENCE / "options.md").read_text().partition("## Extras")[0])
+    parser = pytest.Parser(_ispytest=True)
+    add_options(parser)
+    defaults = {f"--{name.replace('_', '-')}": default for name, default in vars(parser.parse([])).items()}
+    del defaults["--file-or-dir"]
+    text = (REFERENCE / "options.md").read_text()
+    assert [name for name in parser._inidict if f"`{name}`" not in text] == []
+    documented = in_tables(text.partition("## Extras")[0])
     of_extras = options_of_extras()
     core = {option.flag for option in OPTIONS}
     assert documented.keys() == core
-    assert options.added.keys() - core <= of_extras.keys()
+    assert defaults.keys() - core <= of_extras.keys()
     listed = re.findall(r"^\| `(\w+)` \|", (ROOT / "fixtures/extras/README.md").read_text(), re.MULTILINE)
     if EXTRAS.keys() >= set(listed) - set(get_args(Part)):  # none was deleted
-        assert options.added.keys() - core == of_extras.keys()
-    for option, arguments in options.added.items():
-        if (default := arguments.get("default")) is not None:
+        assert defaults.keys() - core == of_extras.keys()
+    for option, default in defaults.items():
+        if isinstance(default, int | float) and not isinstance(default, bool):
             assert (documented | of_extras)[option] == f"{default:g}", option
 
 

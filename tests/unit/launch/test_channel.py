@@ -99,12 +99,12 @@ def test_a_frame_that_would_be_refused_is_not_sent() -> None:
         assert Channel(theirs).receive() == {"value": "short"}
 
 
-@pytest.mark.parametrize("garbage", [b"", b"{", b"printed by a library", b"\xff\xfe"])
-def test_garbage_is_refused(garbage: bytes) -> None:
-    with pair() as (theirs, ours):
-        theirs.sendall(struct.pack("<I", len(garbage)) + garbage)
-        with pytest.raises(ValueError, match=r"Expecting|can't decode"):
-            ours.poll()
+def test_garbage_is_refused() -> None:
+    for garbage in (b"", b"{", b"printed by a library", b"\xff\xfe"):
+        with pair() as (theirs, ours):
+            theirs.sendall(struct.pack("<I", len(garbage)) + garbage)
+            with pytest.raises(ValueError, match=r"Expecting|can't decode"):
+                ours.poll()
 
 
 phases = st.text(st.characters(codec="utf-8", exclude_characters="\0"))

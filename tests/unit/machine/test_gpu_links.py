@@ -41,15 +41,12 @@ B200 = Machine(
 )
 
 
-def test_a_uniform_machine_is_three_lines() -> None:
+def test_a_uniform_machine_is_three_lines_and_pairs_that_differ_are_counted() -> None:
     assert header_lines(B200) == [
         "GPUs: 8 x NVIDIA B200; between pairs: 28 x NV18; 8 x 18 of 18 NVLinks up",
         "PCIe: 8 x gen 5 x16",
         "host: GPU 0-3 at NUMA node 0, CPUs 0-55,112-167; GPU 4-7 at NUMA node 1, CPUs 56-111,168-223",
     ]
-
-
-def test_pairs_that_differ_and_cannot_reach_each_other_are_counted() -> None:
     assert header_lines(H100_NVL) == [
         "GPUs: 3 x NVIDIA H100 NVL; between pairs: 1 x NV12, 2 x SYS (SYS crosses the link between "
         "NUMA nodes, UPI or Infinity Fabric); no peer access in 1 of 3: chipset not supported; "

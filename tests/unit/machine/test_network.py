@@ -120,19 +120,15 @@ def test_an_interface_for_gloo_has_its_whole_name_and_on_one_machine_none_is_che
     check({"NCCL_SOCKET_IFNAME": "ens5", "GLOO_SOCKET_IFNAME": "ens5"}, "nccl", sys_class=machine)
 
 
-@pytest.mark.parametrize(
-    ("variables", "says"),
-    [
-        ({"NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE=1 excludes RDMA"),
-        ({"NCCL_NET": "Socket"}, "NCCL_NET=Socket excludes RDMA"),
-        ({"NCCL_IB_HCA": "mlx4"}, "no RDMA port is called mlx4"),
-    ],
-)
-def test_variables_that_exclude_rdma_are_named(variables: dict[str, str], says: str, machine: Path) -> None:
+def test_variables_that_exclude_rdma_are_named(machine: Path) -> None:
     check_rdma({}, sys_class=machine)
-    with pytest.raises(BadNetwork) as raised:
-        check_rdma(variables, sys_class=machine)
-    assert says in str(raised.value)
+    for name, value, says in (
+        ("NCCL_IB_DISABLE", "1", "NCCL_IB_DISABLE=1 excludes RDMA"),
+        ("NCCL_NET", "Socket", "NCCL_NET=Socket excludes RDMA"),
+        ("NCCL_IB_HCA", "mlx4", "no RDMA port is called mlx4"),
+    ):
+        with pytest.raises(BadNetwork, match=says):
+            check_rdma({name: value}, sys_class=machine)
 
 
 @pytest.mark.parametrize(

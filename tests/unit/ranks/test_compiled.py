@@ -24,6 +24,8 @@ def state() -> tuple[object, ...]:
 @pytest.mark.parametrize("mode", ["ddp_optimizer", "python_reducer", "no_optimization"])
 def test_the_mode_is_set_and_what_ddp_sets_for_it_is_put_back(mode: str) -> None:
     before = state()
+    with compiling(None, CPU):
+        assert state() == before
     with compiling(mode, CPU):
         assert torch._dynamo.config.optimize_ddp == mode
         assert torch._dynamo.config.compiled_autograd == (mode == "python_reducer")
@@ -32,9 +34,3 @@ def test_the_mode_is_set_and_what_ddp_sets_for_it_is_put_back(mode: str) -> None
         torch._inductor.config._fuse_ddp_bucket_size = 7
         trace_rules.LEGACY_MOD_INLINELIST.add("torch.nn.parallel.distributed")
     assert state() == before
-
-
-def test_without_a_mode_nothing_changes() -> None:
-    before = state()
-    with compiling(None, CPU):
-        assert state() == before

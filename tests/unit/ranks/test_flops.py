@@ -32,13 +32,10 @@ def test_a_multiply_add_counts_as_two_and_the_first_layer_has_no_gradient_of_its
     assert counted == {"matrix product": 3 * forward - 2 * 8 * 16, "convolution": 0}
 
 
-def test_convolutions_are_counted_apart() -> None:
+def test_convolutions_are_counted_apart_and_attention_on_the_cpu_too() -> None:
     counted = flops_per_sample(WORKLOAD, nn.Conv2d(3, 5, 2, bias=False), (torch.randn(2, 3, 4, 4),))
     assert counted == {"matrix product": 0, "convolution": 2 * (2 * 3 * 5 * 2 * 2 * 3 * 3)}
-
-
-def test_attention_is_counted_on_the_cpu_too() -> None:
-    """Two products in the forward pass; in the backward pass four, and the scores once more."""
+    # Two products in the forward pass; in the backward pass four, and the scores once more.
     x = torch.randn(1, 2, 6, 8, requires_grad=True)
     counted = flops_per_sample(WORKLOAD, Attention(), (x,))
     assert counted["matrix product"] == (2 + 5) * 2 * 2 * 6 * 6 * 8

@@ -16,21 +16,19 @@ def of(config: str, request: TrainRequest = REQUEST, workers: int = 1) -> Schedu
     return schedule(request, CONFIGS[config], workers=workers)
 
 
-def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes() -> None:
+def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes_if_a_precision_is_asked_for() -> None:
     plan = of("ddp")
     assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (5, 4, 1, [8, 8, 4])
     assert plan.batches == 10 + 20 + 2  # one more step before each further block
-
-
-def test_without_a_precision_all_steps_are_one_block() -> None:
     plan = of("ddp", replace(REQUEST, precision_percent=0))
     assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (9, 0, 1, [20])
 
 
-def test_a_loader_has_whole_rounds_and_drops_what_it_loaded_ahead() -> None:
+def test_a_loader_and_averaged_weights_have_whole_rounds() -> None:
     plan = of("feed_loader", workers=3)
     assert (plan.round, plan.steps, plan.loaded_ahead, plan.timed) == (3, 21, 3 * PREFETCH, 0)
     assert plan.batches == 10 + plan.loaded_ahead + 3 + 21 + len(plan.sizes) - 1
+    assert (of("local_sgd_8").round, of("local_sgd_8").steps) == (8, 24)
 
 
 def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +40,3 @@ def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyP
     both = replace(REQUEST, profile=4, traces=("a", "b"))
     assert of("ddp", both).batches == plain + 2 * (2 + 4) + 2
     assert of("accumulate_4").batches == 4 * plain
-
-
-def test_a_step_in_which_weights_are_averaged_is_in_each_round() -> None:
-    assert (of("local_sgd_8").round, of("local_sgd_8").steps) == (8, 24)

@@ -40,6 +40,9 @@ def test_convolutions_and_products_count_each_against_its_own_peak() -> None:
     m = counted(FP32, products=67e9, convolutions=494.5e9)  # 1 ms each
     assert peak_flops_per_s(m, H100) == pytest.approx((67e9 + 494.5e9) / 2e-3)
     assert mfu_percent(counted(FP32, products=0, convolutions=494.5e9), H100) == pytest.approx(32)
+    one = replace(launch(0.1), uncounted="RuntimeError: no formula")
+    record = measured("ddp", 10, launches=(one,)).to_record()
+    assert (record.flops_per_step, record.uncounted) == (None, "RuntimeError: no formula")
 
 
 @pytest.mark.parametrize(
@@ -58,9 +61,3 @@ def test_convolutions_and_products_count_each_against_its_own_peak() -> None:
 )
 def test_without_a_peak_or_operations_there_is_no_mfu(m: Measurement, gpu: str | None) -> None:
     assert mfu_percent(m, gpu) is None
-
-
-def test_why_operations_were_not_counted_is_recorded() -> None:
-    one = replace(launch(0.1), uncounted="RuntimeError: no formula")
-    record = measured("ddp", 10, launches=(one,)).to_record()
-    assert (record.flops_per_step, record.uncounted) == (None, "RuntimeError: no formula")

@@ -46,14 +46,11 @@ def test_nights_of_another_workload_under_one_name_are_left_out(tmp_path: Path) 
     assert line.endswith("the records have another workload under this name: batch 4 in the records, 8 now")
 
 
-def test_instances_are_apart(tmp_path: Path) -> None:
+def test_instances_are_apart_and_other_suites_left_out(tmp_path: Path) -> None:
     write(tmp_path, 1, night(1, benchmark(DDP, 0.1), benchmark(BF16, 0.3, instance=f"{HERE}-shm", interconnect="shm")))
     tests, _ = read_nights([tmp_path])
     assert {instance: list(of_it) for instance, of_it in tests.items()} == {HERE: [DDP], f"{HERE}-shm": [BF16]}
-
-
-def test_a_record_of_other_suites_is_left_out(tmp_path: Path) -> None:
-    file = write(tmp_path, 1, night(1, {"fullname": "test_sort", "extra_info": {}}))
+    file = write(tmp_path, 1, night(1, {"fullname": "test_sort", "extra_info": {}}))  # the same file
     assert read_nights([tmp_path]) == ({}, [f"{file}: has no benchmarks of ddp-perf"])
 
 

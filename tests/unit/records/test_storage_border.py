@@ -79,8 +79,8 @@ def promote(storage: Path, tmp_path: Path) -> Callable[[Record], int]:
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_a_record_of_no_instance_is_not_promoted(
-    promote: Callable[[Record], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+def test_a_record_of_no_instance_is_not_promoted_read_or_saved_and_costs_the_others_nothing(
+    promote: Callable[[Record], int], storage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert promote(record(name)) == 1
     headline, line = capsys.readouterr().err.splitlines()
@@ -88,6 +88,14 @@ def test_a_record_of_no_instance_is_not_promoted(
     assert line.startswith(f"{tmp_path / 'night.json'}: {TEST}: instance '")
     assert line.endswith("and has at most 200 characters: measure again")
     assert files_in(tmp_path) == ["night.json"]
+    with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
+        read_history(storage, name)
+    saving = BaselineStorage(str(storage), logger=None, default_machine_id=HERE)
+    benchmarks = [record(one)["benchmarks"][0] for one in (name, HERE)]
+    saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
+    assert files_in(tmp_path) == [f"1/2/3/baselines/{HERE}/0001_night.json", "night.json"]
+    (unwritten,) = saving.unwritten
+    assert unwritten.startswith("the baseline of instance '")
 
 
 @pytest.mark.parametrize("behind", ["/../../elsewhere", "/../../../elsewhere", "/more", "\0", "x" * 200])
@@ -100,45 +108,18 @@ def test_nor_one_whose_interconnect_hides_the_way_out(
     assert files_in(tmp_path) == ["night.json"]
 
 
-def test_a_promotion_follows_no_link_out_of_the_storage(
+def test_no_link_out_of_the_storage_is_followed(
     promote: Callable[[Record], int], linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    outside = f"is a link to {tmp_path / 'elsewhere'}, outside the storage: replace the link by a folder"
     assert promote(record(HERE)) == 1
     _, line = capsys.readouterr().err.splitlines()
-    assert line == (
-        f"{tmp_path / 'night.json'}: instance {linked / HERE} is a link to {tmp_path / 'elsewhere'}, "
-        "outside the storage: replace the link by a folder"
-    )
-    assert files_in(tmp_path) == ["night.json"]
-
-
-@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_a_result_of_no_instance_is_not_saved_and_costs_the_others_nothing(
-    storage: Path, tmp_path: Path, name: str
-) -> None:
-    saving = BaselineStorage(str(storage), logger=None, default_machine_id=HERE)
-    benchmarks = [record(one)["benchmarks"][0] for one in (name, HERE)]
-    saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
-    assert files_in(tmp_path) == [f"1/2/3/baselines/{HERE}/0001_night.json"]
-    (unwritten,) = saving.unwritten
-    assert unwritten.startswith("the baseline of instance '")
-
-
-def test_a_save_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path) -> None:
+    assert line == f"{tmp_path / 'night.json'}: instance {linked / HERE} {outside}"
     saving = BaselineStorage(str(linked), logger=None, default_machine_id=HERE)
     saving.save(record(HERE), "night")
-    assert files_in(tmp_path) == []
+    assert files_in(tmp_path) == ["night.json"]
     (unwritten,) = saving.unwritten
-    assert "outside the storage: replace the link by a folder" in unwritten
-
-
-@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_records_of_no_instance_are_not_read(storage: Path, name: str) -> None:
-    with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
-        read_history(storage, name)
-
-
-def test_reading_follows_no_link_out_of_the_storage(linked: Path, tmp_path: Path) -> None:
+    assert outside in unwritten
     (tmp_path / "elsewhere" / "0001_night.json").write_text(json.dumps(record(HERE)))
     with pytest.raises(BadBaseline, match="outside the storage: replace the link by a folder"):
         read_history(linked, HERE)

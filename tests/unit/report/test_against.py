@@ -49,44 +49,27 @@ def test_the_sides_are_those_without_and_with_the_variable() -> None:
     assert titles.split()[:5] == ["test", "with", "without", "without", "is"]
 
 
+LO, RING, FOUR = {"NCCL_SOCKET_IFNAME": "lo"}, {"NCCL_ALGO": "Ring"}, {"NCCL_MAX_CTAS": "4"}
+SET = "NCCL's log: {} set by environment to {}"
+NOT_SHOWN = "NCCL's log does not show that {} took effect: check the name, and whether nccl.conf sets it"
+
+
 @pytest.mark.parametrize(
     ("given", "without", "with_", "says"),
     [
-        pytest.param(
-            {"NCCL_MAX_CTAS": "4"},
-            {"NCCL_SOCKET_IFNAME": "lo"},
-            {"NCCL_SOCKET_IFNAME": "lo", "NCCL_MAX_CTAS": "4"},
-            ["NCCL's log: NCCL_MAX_CTAS set by environment to 4"],
-            id="read",
-        ),
-        pytest.param(
-            {"NCCL_ALGO": "Ring", "NCCL_MAX_CTASS": "4"},
+        (FOUR, LO, LO | FOUR, [SET.format("NCCL_MAX_CTAS", "4")]),
+        (
+            RING | {"NCCL_MAX_CTASS": "4"},
             {},
-            {"NCCL_ALGO": "Ring"},
-            [
-                "NCCL's log: NCCL_ALGO set by environment to Ring",
-                "NCCL's log does not show that NCCL_MAX_CTASS took effect: check the name, and whether nccl.conf "
-                "sets it",
-            ],
-            id="one-misspelt",
+            RING,
+            [SET.format("NCCL_ALGO", "Ring"), NOT_SHOWN.format("NCCL_MAX_CTASS")],
         ),
-        pytest.param(
-            {"NCCL_ALGO": "Ring"},
-            {"NCCL_ALGO": "Ring"},
-            {"NCCL_ALGO": "Ring"},
-            ["NCCL's log does not show that NCCL_ALGO took effect: check the name, and whether nccl.conf sets it"],
-            id="on-both-sides",
-        ),
-        pytest.param(
-            {"NCCL_ALGO": "Ring"},
-            None,
-            None,
-            ["NCCL did not run, so no log shows whether NCCL_ALGO took effect"],
-            id="cpu",
-        ),
-        pytest.param({"NCCL_ALGO": ""}, {"NCCL_ALGO": "Ring"}, {}, [], id="emptied"),
-        pytest.param({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, {}, {}, [], id="not-of-nccl"),
+        (RING, RING, RING, [NOT_SHOWN.format("NCCL_ALGO")]),
+        (RING, None, None, ["NCCL did not run, so no log shows whether NCCL_ALGO took effect"]),
+        ({"NCCL_ALGO": ""}, RING, {}, []),
+        ({"TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}, {}, {}, []),
     ],
+    ids=["read", "one misspelt", "on both sides", "CPU", "emptied", "not of NCCL"],
 )
 def test_what_nccls_log_shows_is_reported(
     given: dict[str, str], without: Variables | None, with_: Variables | None, says: list[str]

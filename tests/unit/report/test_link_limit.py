@@ -74,15 +74,12 @@ def test_a_link_through_host_memory_is_named_where_compute_cannot_hide_the_gradi
         assert bool(lines) == expected, (workload, world, lines)
 
 
-def test_the_line_has_the_bytes_the_time_and_what_helps() -> None:
+def test_the_line_has_the_bytes_what_helps_and_a_time_that_no_measured_config_beats() -> None:
     lines = lines_of(record_of("4x-nvidia-h200-nv18-shm/0001_vit.json"))["vit_l_32", "4gpu"]
     assert " ".join(" ".join(lines).split()) == (
         "through host memory no config can send 1.2 GB in less than 69 ms, of which compute hides at most 54: "
         "only fewer bytes help"
     )
-
-
-def test_a_measured_config_is_never_faster_than_the_line_says() -> None:
-    """The canary of this record takes 218 ms for the bytes that ddp_default sends in 177 ms."""
+    # The canary of this record takes 218 ms for the bytes that ddp_default sends in 177 ms.
     lines = lines_of(record_of("8x-nvidia-h200-nv18-shm/0002_vit.json"))["vit_l_32", "8gpu"]
     assert " in less than 177 ms" in " ".join(lines)

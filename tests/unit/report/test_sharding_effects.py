@@ -80,9 +80,9 @@ def test_on_the_cpu_no_memory_is_compared_and_in_a_disturbed_run_no_time() -> No
     assert line == "fsdp2 saves 3 GB (50 %) a rank against adamw"
 
 
-@pytest.mark.parametrize("names", [("adamw",), ("zero1", "fsdp2"), ("ddp", "bf16")])
-def test_without_anything_to_compare_there_is_no_line(names: tuple[str, ...]) -> None:
-    assert sharding_lines([launched(name, 0.1) for name in names]) == []
+def test_without_anything_to_compare_there_is_no_line() -> None:
+    for names in (("adamw",), ("zero1", "fsdp2"), ("ddp", "bf16")):
+        assert sharding_lines([launched(name, 0.1) for name in names]) == []
 
 
 def test_configs_with_another_optimizer_are_not_called_best() -> None:

@@ -82,13 +82,10 @@ def test_a_change_no_larger_than_those_of_all_tests_is_unclear(change_percent: f
     assert found.reason.endswith(f"so the threshold is {found.threshold_percent:.1f} %")
 
 
-def test_the_other_tests_narrow_no_threshold() -> None:
+def test_the_other_tests_narrow_no_threshold_and_a_test_that_was_ok_is_never_slower() -> None:
     test = compared(2)
     narrow = replace(test, first=replace(test.first, threshold_percent=30))
     assert (verdict(decided(narrow)).word, verdict(decided(narrow)).threshold_percent) == ("unclear", 30)
-
-
-def test_a_test_that_was_ok_becomes_unclear_and_never_slower() -> None:
     assert verdict(decided(compared(2))).word == "ok"
     wide = [compared(change) for change in (-30, -22, -15, 15, 22, 30)]
     assert verdict(decided(compared(2), *wide)).word == "unclear"

@@ -61,19 +61,13 @@ def test_a_few_tests_that_were_made_faster_between_two_records_change_the_prior_
     assert math.sqrt(with_changed.variance / without.variance) < 1.2
 
 
-def test_tests_with_quiet_launches_get_a_smaller_prior_than_their_noisy_neighbours() -> None:
+def test_a_test_is_predicted_from_its_launches_its_host_and_its_instance() -> None:
     mixed = [*spreads(40, between=0.003, launch=0.001), *spreads(40, between=0.05, launch=0.02)]
     quiet, noisy = prior_of(mixed, launch=0.001), prior_of(mixed, launch=0.02)
     assert 5 < math.sqrt(noisy.variance / quiet.variance) < 30
-
-
-def test_tests_that_the_host_limits_are_predicted_apart_from_the_others() -> None:
     limited = Kind(on_gpu=True, host_limited=True)
     mixed = [*spreads(40, between=0.003), *(replace(spread, kind=limited) for spread in spreads(40, between=0.03))]
     assert math.sqrt(prior_of(mixed, limited).variance / prior_of(mixed).variance) > 4
-
-
-def test_an_instance_noisier_than_the_others_has_a_larger_prior_than_they_would_give_it() -> None:
     others = spreads(80, between=0.003, own=False)
     with_own = [*others, *spreads(40, between=0.02)]
     assert math.sqrt(prior_of(with_own).variance / prior_of(others).variance) > 2
@@ -89,13 +83,6 @@ def test_three_launches_that_agree_by_chance_do_not_make_a_quiet_test() -> None:
     assert model is not None
     lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND, 0.0, 2) for v in (0.0, 0.01**2 / 3))
     assert lucky.variance > 0.05 * usual.variance
-
-
-def test_with_one_launch_a_run_the_spread_of_the_other_tests_launches_is_assumed() -> None:
-    unknown = launches_of([[0.1], [0.2]])
-    assert (unknown.degrees, unknown.number) == (0, 1)
-    others = [Launches(variance=launch**2 / 3, degrees=2, number=3) for launch in (0.01, 0.04)]
-    assert launch_variance(unknown, others) == pytest.approx(0.02**2)
 
 
 def test_the_spread_of_the_other_tests_bounds_that_of_one_whose_launches_agree_by_chance() -> None:
@@ -115,11 +102,15 @@ def test_one_record_shows_nothing_of_the_nights_so_they_add_as_much_as_its_launc
     assert two.variance < 0.01**2
 
 
-def test_the_spread_of_launches_is_that_of_a_runs_mean() -> None:
+def test_the_spread_of_launches_is_that_of_a_runs_mean_and_of_one_launch_that_of_the_other_tests() -> None:
     logs = [[0.0, 0.02], [0.1, 0.1], [0.2, 0.24]]
     launches = launches_of([[math.exp(log) for log in run] for run in logs])
     assert launches.variance == pytest.approx(np.mean([np.var(run, ddof=1) / 2 for run in logs]))
     assert (launches.degrees, launches.number) == (3, 2)
+    unknown = launches_of([[0.1], [0.2]])
+    assert (unknown.degrees, unknown.number) == (0, 1)
+    others = [Launches(variance=launch**2 / 3, degrees=2, number=3) for launch in (0.01, 0.04)]
+    assert launch_variance(unknown, others) == pytest.approx(0.02**2)
 
 
 def test_the_estimate_is_the_maximum_of_fishers_distribution() -> None:

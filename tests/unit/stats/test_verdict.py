@@ -25,14 +25,11 @@ def percent(threshold: float) -> float:
     return 100 * math.expm1(threshold)
 
 
-def test_one_record_is_judged_with_the_prior_of_one_percent() -> None:
+def test_one_record_is_judged_with_the_prior_of_one_percent_and_the_spread_of_two_is_pooled_with_it() -> None:
     verdict = judge([0.11], [[0.1]])
     assert verdict.change_percent == pytest.approx(10)
     assert verdict.threshold_percent == pytest.approx(percent(T_4 * 0.01 * math.sqrt(2)), rel=1e-3)  # 5.44 %
     assert (verdict.word, verdict.history) == ("slower", 1)
-
-
-def test_the_spread_of_two_records_is_pooled_with_the_prior() -> None:
     low, high = math.log(0.1), math.log(0.104)
     spread = math.sqrt((4 * 0.01**2 + (high - low) ** 2 / 2) / 5)
     verdict = judge([0.1], [[0.1], [0.104]])

@@ -30,33 +30,27 @@ def test_collectives_are_recognised_by_their_kernels(kernel: str, what: str) -> 
     assert operation(kernel) == what
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [
+def test_kernels_with_similar_names_are_compute() -> None:
+    similar = (
         "ampere_sgemm_128x64_tn",
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(float)",
         "void at::native::(anonymous namespace)::indexing_backward_kernel_many_indices<float>(long*)",
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>(float)",
         "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
-    ],
-)
-def test_kernels_with_similar_names_are_compute(kernel: str) -> None:
-    assert not is_collective(kernel)
+    )
+    assert [kernel for kernel in similar if is_collective(kernel)] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("gloo:all_reduce", "all_reduce"),
-        ("allreduce_coalesced", "all_reduce"),
-        ("_allgather_base", "all_gather"),
-        ("reduce_scatter_tensor_coalesced", "reduce_scatter"),
-        ("all_to_allv", "all_to_all"),
-        ("barrier", "collective"),
-    ],
-)
-def test_torchs_own_names_give_the_kind_of_a_collective(name: str, what: str) -> None:
-    assert operation(name) == what
+def test_torchs_own_names_give_the_kind_of_a_collective() -> None:
+    kinds = {
+        "gloo:all_reduce": "all_reduce",
+        "allreduce_coalesced": "all_reduce",
+        "_allgather_base": "all_gather",
+        "reduce_scatter_tensor_coalesced": "reduce_scatter",
+        "all_to_allv": "all_to_all",
+        "barrier": "collective",
+    }
+    assert {name: operation(name) for name in kinds} == kinds
 
 
 @pytest.mark.parametrize(
