@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.nccl_log import Fingerprint
@@ -23,6 +25,9 @@ from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Judged, Run
 from fixtures.session.settings import Settings
 from fixtures.stats.verdict import judge
+
+if TYPE_CHECKING:
+    from fixtures.ranks.context import RankContext
 
 
 # Any: JSON.
@@ -150,3 +155,13 @@ def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: 
 
 
 DDP = measured("ddp", 8)
+
+
+def as_rank(folder: Path) -> "RankContext":
+    """This process as a rank on the CPU."""
+    import torch
+
+    from fixtures.ranks.context import RankContext
+
+    heartbeat = Heartbeat(folder / "heartbeat", 1)
+    return RankContext(rank=0, device=torch.device("cpu"), folder=folder, heartbeat=heartbeat)

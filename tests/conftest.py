@@ -79,7 +79,7 @@ def spawned_ranks() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def three_ranks() -> Iterator[RankSets]:
     """One launch of three ranks on the CPU, for the tests of all files."""
-    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60)
     yield sets
     sets.close()
 

@@ -12,7 +12,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 ONE_BY_ONE = (
     "tests/e2e/",
-    *("tests/extras/nsys/e2e/", "tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
+    *("tests/extras/nsys/e2e/", "tests/extras/script/runs/", "tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
+    "tests/runs/test_preflight.py",
     *(
         f"tests/ranks/test_{name}.py"
         for name in (

@@ -39,6 +39,8 @@ hook = Hook(name="sums", build=lambda ddp: (None, sums), promise="mean", wire_dt
 def test_hook(promise): promise("2cpu", hook=hook)
 def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
+# The start of a rank takes 4 s of CPU time, and a test of the largest world starts eight.
+ONE_RANK = "import pytest\npytestmark = pytest.mark.parametrize('world', ['1cpu'])\n"
 # As tests/quiet_machine.py: a busy machine must neither keep the record out of the baselines nor explain a slowdown.
 QUIET = """
 from ddp_perf.records import disturbance
@@ -131,9 +133,10 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project) -
     test = project.folder / "test_speed.py"
 
     def write(wait_s: float) -> None:
-        """The documented test, with a step that other processes of this machine hardly change."""
+        """The documented test on one rank, with a step that other processes of this machine hardly change."""
         waiting = f"loss=lambda model, x: __import__('time').sleep({wait_s}) or "
-        test.write_text(code.replace("loss=lambda model, x: ", waiting))
+        of_world = code.replace("(measure):", "(measure, world):").replace("measure(mlp)", "measure(mlp, world)")
+        test.write_text(of_world.replace("loss=lambda model, x: ", waiting) + ONE_RANK)
 
     write(0.05)
     (project.folder / "quiet.py").write_text(QUIET)

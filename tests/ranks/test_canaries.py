@@ -74,7 +74,7 @@ def fastest(looks: CanaryTimes, canary: str) -> float:
 @pytest.fixture
 def one_rank() -> Iterator[RankSets]:
     """A set of its own, for tests that end it."""
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60)
     yield sets
     sets.close()
 

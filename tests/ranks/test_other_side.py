@@ -22,7 +22,7 @@ def variables_in(environment: str) -> dict[str, str]:
 
 def at_start(side: OtherSide | None) -> dict[str, str]:
     """The environment with which a rank of this side was started."""
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None, other_side=side)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, other_side=side)
     with closing(sets):
         (ranks,) = sets.of(INTERCONNECTS["native"])
         (environment,) = ranks.run(ONE, "tests.ranks.rank_environment:at_start", {}, doing="reading the environment")

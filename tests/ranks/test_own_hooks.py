@@ -58,7 +58,7 @@ def test_another_dtype_is_reported_for_16_bit_gradients_too(ranks: RankSet) -> N
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:
-    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60)
     with closing(sets), pytest.raises(RankFailure, match=r"raised .*hook raises, bucket 0 .* ArithmeticError"):
         ask(sets.of(INTERCONNECTS["native"])[0], ddp_options.check, ONE, hook=f"{HERE}:raises", **CHECK)
 

@@ -20,7 +20,7 @@ TWO = parse_world("2cpu")
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[RankSet]:
-    with closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets:
+    with closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60)) as sets:
         yield sets.of(INTERCONNECTS["native"])[0]
 
 
@@ -77,7 +77,7 @@ def test_a_mistake_in_a_function_is_named_with_the_line_to_write(
 def test_in_training_parameters_without_a_gradient_are_named_with_what_to_set(debug: str) -> None:
     with (
         environment({"TORCH_DISTRIBUTED_DEBUG": debug}),
-        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)) as sets,
+        closing(RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60)) as sets,
     ):
         (ranks,) = sets.of(INTERCONNECTS["native"])
         workload = "tests.workloads_for_tests:left_out"

@@ -33,7 +33,7 @@ class Sets:
     """One launch of two ranks."""
 
     def __init__(self) -> None:
-        self.sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120, on_message=lambda text: None)
+        self.sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=120)
 
     def train(self, workload: str, config: str = "ddp_default") -> list[int]:
         """Train one step; return the process ids of the ranks."""

@@ -35,14 +35,9 @@ def verdicts_in(record: Record) -> dict[str, dict[str, Any]]:
     return {benchmark["fullname"]: benchmark["extra_info"]["verdict"] for benchmark in record["benchmarks"]}
 
 
-def named_as_missing(outcome: Outcome) -> list[str]:
-    """The closing lines of a run on each test that is in the baseline and should have run."""
-    return listed(outcome, "in the baseline and selected, but not measured")
-
-
-def named_as_gone(outcome: Outcome) -> list[str]:
-    """The closing lines of a run on each test that is in the baseline and does not exist any more."""
-    return listed(outcome, "in the baseline that this command does not run any more")
+# Headings of the closing lines of a run on tests of the baseline: that should have run, and that do not exist any more.
+MISSING = "in the baseline and selected, but not measured"
+REMOVED = "in the baseline that this command does not run any more"
 
 
 def listed(outcome: Outcome, heading: str) -> list[str]:
@@ -164,7 +159,7 @@ def test_a_slower_test_fails_with_two_lines_and_no_traceback(slow: tuple[Outcome
     assert re.search(r"^\[1/2\] test_scaling\[\S+-single\] .* ms/step  seems \d", outcome.output, re.MULTILINE)
 
 
-def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path]) -> None:
+def test_a_slower_test_is_in_the_json_with_its_reason_but_is_not_saved(slow: tuple[Outcome, Path]) -> None:
     outcome, folder = slow
     verdicts = verdicts_in(json.loads((folder / "run.json").read_text()))
     assert {test: verdict["word"] for test, verdict in verdicts.items()} == {SINGLE: "slower", BF16: "no baseline"}
@@ -176,6 +171,8 @@ def test_a_slower_test_is_in_the_json_but_is_not_saved(slow: tuple[Outcome, Path
         "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS, AT_BEST],
         "0002_slow.json": [BF16],
     }
+    record = json.loads((folder / "run.json").read_text())
+    assert (record["failed"], record["interrupted"]) == ({SINGLE: verdicts[SINGLE]["reason"]}, False)
 
 
 def test_junit_has_the_numbers_of_each_test_also_of_one_that_failed(slow: tuple[Outcome, Path]) -> None:
@@ -189,12 +186,6 @@ def test_junit_has_the_numbers_of_each_test_also_of_one_that_failed(slow: tuple[
     assert 0 < float(failed["steps_per_s"]) == pytest.approx(1e3 / float(failed["step_ms"]))
     assert float(new["gradient_error"]) > 0
     assert new.keys() | {"change_percent", "threshold_percent", "p_value"} == failed.keys() | {"gradient_error"}
-
-
-def test_the_json_says_which_test_failed_and_why(slow: tuple[Outcome, Path]) -> None:
-    record = json.loads((slow[1] / "run.json").read_text())
-    assert record["failed"] == {SINGLE: verdicts_in(record)[SINGLE]["reason"]}
-    assert record["interrupted"] is False
 
 
 def test_a_json_that_cannot_be_written_leaves_last_nights_whole(tmp_path: Path) -> None:
@@ -226,17 +217,6 @@ def test_a_faster_run_says_so(storage: Path) -> None:
     assert re.fullmatch(r"0002_\w+_\d{8}_\d{6}\S*\.json", latest)
 
 
-def test_an_instance_can_be_named_and_has_a_history_of_its_own(storage: Path) -> None:
-    outcome = pytest_perf(
-        storage, *SCALING, "-k", "single", "--instance=rack-7", "--benchmark-save=first", variables=STEADY
-    )
-    assert outcome.exit_code == 0, outcome.output
-    assert "verdict: 1 without a baseline for rack-7 (1 measured test)" in outcome.output
-    record = json.loads((storage / "rack-7" / "0001_first.json").read_text())
-    assert record["instance"] == "rack-7"
-    assert ids_in(record) == [SINGLE]
-
-
 GONE = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
 DELETED = "perf/test_deleted.py::test_deleted[steady-1cpu-ddp]"
 
@@ -263,8 +243,8 @@ def test_required_baselines_fail_a_new_test_and_list_one_that_is_gone(storage_wi
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "1 failed, 3 passed" in outcome.output
     assert f"FAILED {TWO_RANKS} - Failed: no baseline of this instance has this test" in outcome.output
-    assert named_as_missing(outcome) == []
-    assert named_as_gone(outcome) == [f"{GONE}: no such test any more; last in 0001_first.json"]
+    assert listed(outcome, MISSING) == []
+    assert listed(outcome, REMOVED) == [f"{GONE}: no such test any more; last in 0001_first.json"]
     suite = ElementTree.parse(tmp_path / "junit.xml").find("testsuite")
     assert suite is not None
     assert (suite.get("failures"), suite.get("errors"), suite.get("tests")) == ("1", "0", "4")
@@ -273,17 +253,16 @@ def test_required_baselines_fail_a_new_test_and_list_one_that_is_gone(storage_wi
     assert (record["not_run"], record["interrupted"]) == ([GONE], False)
 
 
-def test_a_run_without_the_option_names_what_is_gone_and_passes(storage_with_more: Path) -> None:
+def test_a_run_without_the_option_names_what_is_gone_but_for_a_hook_that_is_not_asked_for(
+    storage_with_more: Path,
+) -> None:
     outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
     assert outcome.exit_code == 0, outcome.output
-    assert [line.partition(": ")[0] for line in named_as_missing(outcome)] == [SINGLE]
-    assert [line.partition(": ")[0] for line in named_as_gone(outcome)] == [GONE]
-
-
-def test_a_hook_of_ones_own_is_missed_only_where_it_is_asked_for(storage_with_more: Path) -> None:
+    assert [line.partition(": ")[0] for line in listed(outcome, MISSING)] == [SINGLE]
+    assert [line.partition(": ")[0] for line in listed(outcome, REMOVED)] == [GONE]
     edit(storage_with_more, lambda record: record["benchmarks"][2]["extra_info"].update(hook="mine.hooks:int8"))
     outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
-    assert named_as_gone(outcome) == []
+    assert listed(outcome, REMOVED) == []
 
 
 ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
@@ -292,33 +271,34 @@ ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
 @pytest.mark.parametrize(
     ("arguments", "gone"),
     [
-        pytest.param(ANY_WHICH_IS_GONE, [DELETED, GONE], id="folder"),
-        pytest.param(("perf/test_scaling.py",), [GONE], id="file"),
-        pytest.param(("perf/test_scaling.py::test_scaling",), [GONE], id="function"),
-        pytest.param((SINGLE,), [], id="test"),
-        pytest.param(("perf/test_scaling.py", "-k", "RENAMED or single"), [GONE], id="keyword"),
-        pytest.param(("perf/test_scaling.py", "-k", "not renamed"), [], id="another-keyword"),
-        pytest.param(("perf/test_scaling.py", "-k", "single"), [], id="keyword-of-others"),
-        pytest.param((*ANY_WHICH_IS_GONE, "-m", "cells"), [GONE], id="mark"),
-        pytest.param((*ANY_WHICH_IS_GONE, f"--deselect={GONE}"), [DELETED], id="deselected"),
-        pytest.param((*ANY_WHICH_IS_GONE, "--ignore=perf/test_deleted.py"), [GONE], id="ignored"),
-        pytest.param((*ANY_WHICH_IS_GONE, "--ignore-glob=perf/*_deleted.py"), [GONE], id="ignored-by-pattern"),
-        pytest.param(("perf/test_scaling.py", "--workload=vit_tiny"), [GONE], id="one-more-workload"),
+        (ANY_WHICH_IS_GONE, [DELETED, GONE]),
+        (("perf/test_scaling.py",), [GONE]),
+        (("perf/test_scaling.py::test_scaling",), [GONE]),
+        ((SINGLE,), []),
+        (("perf/test_scaling.py", "-k", "RENAMED or single"), [GONE]),
+        (("perf/test_scaling.py", "-k", "not renamed"), []),
+        (("perf/test_scaling.py", "-k", "single"), []),
+        ((*ANY_WHICH_IS_GONE, "-m", "cells"), [GONE]),
+        ((*ANY_WHICH_IS_GONE, f"--deselect={GONE}"), [DELETED]),
+        ((*ANY_WHICH_IS_GONE, "--ignore=perf/test_deleted.py"), [GONE]),
+        ((*ANY_WHICH_IS_GONE, "--ignore-glob=perf/*_deleted.py"), [GONE]),
+        (("perf/test_scaling.py", "--workload=vit_tiny"), [GONE]),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_only_what_the_command_line_selects_is_missed(
     storage_with_more: Path, arguments: tuple[str, ...], gone: list[str]
 ) -> None:
     outcome = pytest_perf(storage_with_more, *arguments, *SCALING[1:], "--benchmark-skip")
     assert outcome.exit_code == 0, outcome.output
-    assert [line.partition(": ")[0] for line in named_as_gone(outcome)] == gone
+    assert [line.partition(": ")[0] for line in listed(outcome, REMOVED)] == gone
 
 
 @pytest.mark.parametrize("other", ["--workload=vit_tiny", "--instance=rack-7"])
 def test_another_workload_or_instance_misses_nothing(storage_with_more: Path, other: str) -> None:
     outcome = pytest_perf(storage_with_more, "perf/test_scaling.py", other, "--require-baseline", "--benchmark-skip")
     assert outcome.exit_code == 0, outcome.output
-    assert named_as_missing(outcome) == named_as_gone(outcome) == []
+    assert listed(outcome, MISSING) == listed(outcome, REMOVED) == []
 
 
 def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
@@ -331,20 +311,20 @@ def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
     edit(storage, enlarge)
     outcome = pytest_perf(storage, *SCALING, "-k", "8cpu", "--require-baseline")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert named_as_missing(outcome) == [f"{lost}: this machine has no 8cpu now; last in 0001_first.json"]
+    assert listed(outcome, MISSING) == [f"{lost}: this machine has no 8cpu now; last in 0001_first.json"]
 
 
 def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
     outcome = pytest_perf(storage, *SCALING, "--benchmark-skip")
     assert outcome.exit_code == 0
     why = "skipped: Skipping benchmark (--benchmark-skip active).; last in 0001_first.json"
-    assert named_as_missing(outcome) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, AT_BEST, TWO_RANKS)]
+    assert listed(outcome, MISSING) == [f"{test}: {why}" for test in (ONE_RANK, SINGLE, AT_BEST, TWO_RANKS)]
 
     required = pytest_perf(storage, *SCALING, "--benchmark-skip", "--require-baseline")
     assert required.exit_code == pytest.ExitCode.TESTS_FAILED
     assert "selected, but not measured, which --require-baseline makes a failure:" in required.output
     assert "4 failed, 4 skipped" in required.output
-    assert named_as_missing(required) == named_as_missing(outcome)
+    assert listed(required, MISSING) == listed(outcome, MISSING)
 
 
 def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
@@ -387,7 +367,7 @@ def test_a_cache_that_cannot_be_written_costs_no_summary(storage: Path, tmp_path
     outcome = forked_pytest(*SCALING, "--benchmark-skip", f"--benchmark-storage={storage}", *cache)
     assert outcome.exit_code == 0, outcome.errors
     assert "PytestCacheWarning" in outcome.output
-    assert len(named_as_missing(outcome)) == 4
+    assert len(listed(outcome, MISSING)) == 4
 
 
 def test_comparing_with_a_record_that_is_not_there_is_reported(storage: Path) -> None:
@@ -405,7 +385,4 @@ def test_the_command_of_pytest_benchmark_compares_two_records(storage: Path) -> 
     for name in ("0001_first", "0002_second"):
         assert re.search(rf"test_scaling\[steady-2cpu-ddp\] \({name}\)", outcome.output)
     assert "3 tests" not in outcome.output  # one table a world
-    assert run(*command, "list").output.splitlines() == [
-        str(record),
-        str(record.with_name("0002_second.json")),
-    ]
+    assert run(*command, "list").output.splitlines() == [str(record), str(record.with_name("0002_second.json"))]

@@ -26,12 +26,6 @@ def records_in(folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
-def test_an_undisturbed_run_is_saved(storage: Path) -> None:
-    outcome = pytest_perf(storage, *SAVE, "--explain=none")
-    assert outcome.exit_code == 0, outcome.output
-    assert records_in(storage.parent) == ["baselines/rack-7/0001_night.json"]
-
-
 def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(storage: Path) -> None:
     outcome = pytest_perf(storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output

@@ -37,12 +37,6 @@ def test_none_profiles_nothing_also_on_a_save(tmp_path: Path) -> None:
     assert "where a step" not in outcome.output
 
 
-def test_an_unknown_word(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, "--explain=some")
-    assert outcome.exit_code == 4
-    assert "invalid choice: 'some'" in outcome.errors
-
-
 def test_listing_tests_makes_no_folder(tmp_path: Path) -> None:
     outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
     assert "--explain all" in outcome.output

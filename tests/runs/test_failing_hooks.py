@@ -59,13 +59,6 @@ def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_ma
     assert f"; wrong gradients: {hook}" in outcome.unwrapped
 
 
-def test_x_ends_the_run_there(tmp_path: Path) -> None:
-    outcome = run(tmp_path, "raises_for_float16", "-x")
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert len(failed(outcome)) == 1
-    assert "stopping after 1 failures" in outcome.output
-
-
 def test_other_hooks_go_on(tmp_path: Path) -> None:
     outcome = run(tmp_path, "raises_for_float16", "-k", "3cpu and any_shape and (raises_for_float16 or bf16)")
     assert re.search(r"1 failed, 1 passed, ", outcome.output)

@@ -81,19 +81,13 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runner, dict[str, D
     return runner, {name: runner.run(steps[name], step_ms="60") for name in NAMES}
 
 
-def test_a_slower_night_is_red_and_every_step_after_it_works(
+def test_a_slower_night_is_red_and_every_step_after_it_works_and_leaves_its_files(
     night: tuple[Runner, dict[str, Done]],
 ) -> None:
-    _, done = night
+    runner, done = night
     assert {name: one.returncode for name, one in done.items()} == {name: int(name == "measure") for name in NAMES}, [
         one.stdout + one.stderr for one in done.values()
     ]
-
-
-def test_a_slower_night_leaves_its_record_summary_and_report(
-    night: tuple[Runner, dict[str, Done]],
-) -> None:
-    runner, _ = night
     kept = json.loads((runner.nights / "60.json").read_text())
     slower = [one["fullname"] for one in kept["benchmarks"] if one["extra_info"]["verdict"]["word"] == "slower"]
     assert slower

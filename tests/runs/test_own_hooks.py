@@ -25,10 +25,7 @@ HERE = "tests.hooks_for_tests"
             "importing it raised ModuleNotFoundError: No module named 'tests.no_such_module'",
         ),
         ("tests.hooks_for_tests:named_like_another", "there is another hook or config named 'bf16'"),
-        (
-            "tests.hooks_for_tests:low_rank",
-            "hooks may have promise='low_rank': promise 'nothing', with error_feed",
-        ),
+        ("tests.hooks_for_tests:low_rank", "hooks may have promise='low_rank': promise 'nothing', with error_feed"),
         ("tests.hooks_for_tests:Memory", "is a type, not a Hook: from fixtures.matrix.hook import Hook"),
     ],
 )

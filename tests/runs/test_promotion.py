@@ -88,12 +88,23 @@ def edited(source: Path, target: Path, change: Callable[[Record], Record | None]
     return target
 
 
+def with_medians(*medians_s: float) -> Callable[[Record], None]:
+    """The change of a record in which each test took so long."""
+
+    def change(record: Record) -> None:
+        for benchmark in record["benchmarks"]:
+            benchmark["extra_info"]["launch_medians_s"] = list(medians_s)
+
+    return change
+
+
+def over_shm(record: Record, first: int = 0) -> None:
+    """From this test on."""
+    for benchmark in record["benchmarks"][first:]:
+        benchmark["extra_info"] |= {"interconnect": "shm", "instance": "rack-7-shm"}
+
+
 # What is shown and written
-
-
-def test_a_new_test_that_failed_for_want_of_a_baseline_becomes_one(runs: Path) -> None:
-    assert json.loads((runs / "first.json").read_text())["failed"].keys() == {SINGLE, ONE_RANK}
-    assert files_in(runs / "baselines") == ["rack-7/0001_first.json"]
 
 
 def test_what_would_change_is_shown_and_written(storage: Path, tonight: Path) -> None:
@@ -105,15 +116,8 @@ def test_what_would_change_is_shown_and_written(storage: Path, tonight: Path) ->
     )
     (row,) = re.findall(r"^test_scaling\[steady-1cpu-single\] +(.*)$", outcome.output, re.MULTILINE)
     change = 100 * (then["steps_per_s"] / now["steps_per_s"] - 1)
-    expected = [
-        f"{then['steps_per_s']:.3f}",
-        f"{now['steps_per_s']:.3f}",
-        in_column(change_in_words(change)),
-        "100.0",
-        "1",
-        "ok",
-    ]
-    assert row.split() == " ".join(expected).split()
+    speeds = f"{then['steps_per_s']:.3f} {now['steps_per_s']:.3f}"
+    assert row.split() == f"{speeds} {in_column(change_in_words(change))} 100.0 1 ok".split()
     assert f"saved {storage / 'rack-7/0002_tonight.json'}" in outcome.output
     written = json.loads((storage / "rack-7/0002_tonight.json").read_text())
     assert written["benchmarks"] == json.loads(tonight.read_text())["benchmarks"]
@@ -121,52 +125,33 @@ def test_what_would_change_is_shown_and_written(storage: Path, tonight: Path) ->
 
 
 def test_several_are_promoted_in_their_order_under_a_name(storage: Path, tonight: Path, tmp_path: Path) -> None:
-    def slow_down(record: Record) -> None:
-        for benchmark in record["benchmarks"]:
-            benchmark["extra_info"]["launch_medians_s"] = [0.05]
-
-    later = edited(tonight, tmp_path / "later.json", slow_down)
+    later = edited(tonight, tmp_path / "later.json", with_medians(0.05))
     assert promote(storage, "--yes", "--name=week-7", tonight, later).exit_code == 0
     assert files_in(storage)[1:] == ["rack-7/0002_week-7.json", "rack-7/0003_week-7.json"]
     assert read_history(storage, "rack-7")[SINGLE].launch_medians_s[2] == [0.05]
 
 
 def test_tests_of_the_baselines_that_are_not_in_it_and_other_software_are_reported(
-    storage: Path, tonight: Path, tmp_path: Path
+    storage: Path, tonight: Path
 ) -> None:
-    def change(record: Record) -> None:
-        record["benchmarks"].pop(0)
-        record["environment"]["torch"] = "2.99"
-
-    gone = json.loads(tonight.read_text())["benchmarks"][0]["fullname"]
-    outcome = promote(storage, edited(tonight, tmp_path / "partial.json", change))
-    assert f"1 more are in the baselines of rack-7, not in this record:\n    {gone}\n\n" in outcome.output
-    assert re.search(r"^other: torch \S+ -> 2\.99 since 0001_first\.json$", outcome.output, re.MULTILINE)
-
-
-def test_of_many_tests_that_are_not_in_it_some_are_named(storage: Path, tonight: Path) -> None:
     def lengthen(record: Record) -> None:
         one = record["benchmarks"][0]
         record["benchmarks"] += [{**one, "fullname": f"perf/test_gone.py::test_gone[{n:02}]"} for n in range(14)]
+        record["environment"]["torch"] = "2.99"
 
     baseline = storage / "rack-7/0001_first.json"
     edited(baseline, baseline, lengthen)
-    _, _, missing = promote(storage, tonight).output.partition("14 more are in the baselines of rack-7")
+    outcome = promote(storage, tonight)
+    _, _, missing = outcome.output.partition("14 more are in the baselines of rack-7, not in this record:")
     names = [f"    perf/test_gone.py::test_gone[{n:02}]" for n in range(12)]
     assert missing.splitlines()[1:14] == [*names, "    and 2 more"]
+    assert re.search(r"^other: torch 2\.99 -> \S+ since 0001_first\.json$", outcome.output, re.MULTILINE)
 
 
 def test_each_interconnect_of_a_run_goes_to_its_own_instance(storage: Path, tonight: Path, tmp_path: Path) -> None:
-    def force(record: Record) -> None:
-        record["benchmarks"][1]["extra_info"] |= {"interconnect": "shm", "instance": "rack-7-shm"}
-
-    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "both.json", force))
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "both.json", lambda record: over_shm(record, 1)))
     assert outcome.exit_code == 0, outcome.errors
-    assert set(files_in(storage)) == {
-        "rack-7/0001_first.json",
-        "rack-7/0002_both.json",
-        "rack-7-shm/0001_both.json",
-    }
+    assert set(files_in(storage)) == {"rack-7/0001_first.json", "rack-7/0002_both.json", "rack-7-shm/0001_both.json"}
     assert len(read_history(storage, "rack-7-shm")) == 1
 
 
@@ -216,31 +201,27 @@ def of_instance(name: str) -> Callable[[Record], None]:
     return change
 
 
-def interrupt(record: Record) -> None:
-    record["interrupted"] = True
-
-
 def forget_failures(record: Record) -> None:
     del record["failed"]
 
 
-def break_a_test(record: Record) -> None:
-    record["failed"] = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
+WRONG = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
 
 
 # tests/unit/records/test_baselines.py has what is wrong with any record, test_storage_border.py wrong instances.
-BAD = [
-    pytest.param(set_all(schema=SCHEMA + 1), "has schema 2, this version reads up to 1", id="newer"),
-    pytest.param(set_all(schema=0), "has schema 0, the baselines have 1: measure again", id="older"),
-    pytest.param(set_all(benchmarks=[{"extra_info": {}}]), "has no benchmarks of ddp-perf", id="another-suite"),
-    pytest.param(forget_failures, "has no list of failed tests", id="unknown-failures"),
-    pytest.param(break_a_test, "1 of its tests failed:", id="failed"),
-    pytest.param(interrupt, "is from an interrupted run", id="interrupted"),
-    pytest.param(of_instance("rack-8"), "is of instance 'rack-8', ", id="another-instance"),
-]
-
-
-@pytest.mark.parametrize(("change", "complaint"), BAD)
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (set_all(schema=SCHEMA + 1), "has schema 2, this version reads up to 1"),
+        (set_all(schema=0), "has schema 0, the baselines have 1: measure again"),
+        (set_all(benchmarks=[{"extra_info": {}}]), "has no benchmarks of ddp-perf"),
+        (forget_failures, "has no list of failed tests"),
+        (set_all(failed=WRONG), "1 of its tests failed:"),
+        (set_all(interrupted=True), "is from an interrupted run"),
+        (of_instance("rack-8"), "is of instance 'rack-8', "),
+    ],
+    ids=["newer", "older", "another suite", "unknown failures", "failed", "interrupted", "another instance"],
+)
 def test_a_bad_record_is_refused_by_name_and_the_good_one_next_to_it_too(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], complaint: str
 ) -> None:
@@ -294,14 +275,11 @@ def make_unclear(record: Record) -> None:
 @pytest.mark.parametrize(
     ("change", "doubt"),
     [
-        pytest.param(make_unclear, ": unclear: slower by 35.0 %", id="unclear"),
-        pytest.param(set_all(disturbed=["copy 30 % slower"]), "    disturbed: copy 30 % slower", id="disturbed"),
-        pytest.param(
-            set_all(commit_info={"id": "c0ffee", "dirty": True}),
-            "    uncommitted changes in the checkout of c0ffee",
-            id="dirty",
-        ),
+        (make_unclear, ": unclear: slower by 35.0 %"),
+        (set_all(disturbed=["copy 30 % slower"]), "    disturbed: copy 30 % slower"),
+        (set_all(commit_info={"id": "c0ffee", "dirty": True}), "    uncommitted changes in the checkout of c0ffee"),
     ],
+    ids=["unclear", "disturbed", "dirty"],
 )
 def test_a_record_that_may_be_no_sound_baseline_is_refused_unless_that_is_accepted(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], doubt: str
@@ -336,27 +314,19 @@ def test_a_burst_that_was_over_when_a_test_was_measured_again_is_not_slower(
 def test_a_record_that_is_slower_only_than_todays_baselines_is_refused(
     storage: Path, tonight: Path, tmp_path: Path
 ) -> None:
-    def slow_down(record: Record) -> None:
-        for benchmark in record["benchmarks"]:
-            benchmark["extra_info"]["launch_medians_s"] = [0.2, 0.2]
-
-    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "old.json", slow_down))
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "old.json", with_medians(0.2, 0.2)))
     assert outcome.exit_code == 1
     assert "2 of its tests are slower now; if that is intended, use --accept-slower:" in outcome.errors
 
 
-def test_only_the_named_instance_is_let_in(storage: Path, tonight: Path) -> None:
-    outcome = promote(storage, "--yes", "--instance=rack-8", tonight)
-    assert outcome.exit_code == 1
-    assert f"{tonight}: is of instance 'rack-7', not 'rack-8'" in outcome.errors
-    assert promote(storage, "--yes", "--instance=rack-7", tonight).exit_code == 0
-
-
-def test_no_record_counts_twice(storage: Path, tonight: Path) -> None:
+def test_no_record_counts_twice_nor_for_another_instance(storage: Path, tonight: Path) -> None:
     both = promote(storage, "--yes", tonight, tonight)
     assert both.exit_code == 1
     assert f"{tonight}: is the same record as {tonight}" in both.errors
-    assert promote(storage, "--yes", tonight).exit_code == 0
+    other = promote(storage, "--yes", "--instance=rack-8", tonight)
+    assert other.exit_code == 1
+    assert f"{tonight}: is of instance 'rack-7', not 'rack-8'" in other.errors
+    assert promote(storage, "--yes", "--instance=rack-7", tonight).exit_code == 0
     again = promote(storage, "--yes", "--name=again", tonight)
     assert again.exit_code == 1
     assert f"is among the baselines already: {storage / 'rack-7/0002_tonight.json'}" in again.errors
@@ -390,14 +360,9 @@ def test_wrong_usage_is_reported_in_one_line(arguments: tuple[str, ...], complai
 
 def _variants(tonight: Path, folder: Path, name: str, count: int) -> list[Path]:
     """Records that differ in their times."""
-
-    def change(record: Record, number: int) -> None:
-        for benchmark in record["benchmarks"]:
-            benchmark["extra_info"]["launch_medians_s"] = [0.04 + 1e-6 * number + 1e-9 * len(name)]
-
+    times_s = [0.04 + 1e-6 * number + 1e-9 * len(name) for number in range(count)]
     return [
-        edited(tonight, folder / f"{name}{number}.json", lambda record, n=number: change(record, n))  # type: ignore[misc]
-        for number in range(count)
+        edited(tonight, folder / f"{name}{number}.json", with_medians(time_s)) for number, time_s in enumerate(times_s)
     ]
 
 
@@ -487,11 +452,7 @@ def test_where_nothing_can_be_written_that_is_reported(
         storage = tmp_path / "link"
         storage.symlink_to(target)
 
-    def force(record: Record) -> None:
-        for benchmark in record["benchmarks"]:
-            benchmark["extra_info"] |= {"interconnect": "shm", "instance": "rack-7-shm"}
-
-    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "shm.json", force))
+    outcome = promote(storage, "--yes", edited(tonight, tmp_path / "shm.json", over_shm))
     assert outcome.exit_code == 1
     assert told in outcome.errors
     assert "Traceback" not in outcome.errors

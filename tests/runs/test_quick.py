@@ -17,7 +17,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     return pytest_perf(tmp_path_factory.mktemp("storage"), "perf", "--quick", STEADY)
 
 
-def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothing(quick: Outcome) -> None:
+def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_full_run(quick: Outcome) -> None:
     assert quick.exit_code == 0, quick.output
     assert f"{len(QUICK)} passed" in quick.output
     assert "; 2 launches of 6 warm-up and up to 8 measured steps; " in quick.output
@@ -25,13 +25,8 @@ def test_a_quick_run_measures_some_configs_briefly_and_says_that_it_judges_nothi
     assert "no baseline" not in quick.output
     # A model of 16 kB: every cap makes one bucket.
     assert "measured once, the same on this model: bucket_10mb, bucket_25mb, bucket_50mb\n" in quick.output
-
-
-def test_its_next_command_is_the_full_run(quick: Outcome) -> None:
     assert re.search(
-        r"^next: the full run \(about \d+ min.*\): .*pytest .*--benchmark-save=NAME$",
-        quick.output,
-        re.MULTILINE,
+        r"^next: the full run \(about \d+ min.*\): .*pytest .*--benchmark-save=NAME$", quick.output, re.MULTILINE
     )
     assert "--quick" not in quick.output
 

@@ -30,18 +30,14 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, FullRecord
     return outcome, checked(json.loads(file.read_text()))
 
 
-def test_the_start_says_what_is_measured_along(saved: tuple[Outcome, FullRecord]) -> None:
+def test_the_selected_config_is_compared_with_references_in_the_table_and_in_the_record(
+    saved: tuple[Outcome, FullRecord],
+) -> None:
     assert "\n+ 3 references (ddp, no_comm, single): " in saved[0].output
-
-
-def test_the_selected_config_is_compared_with_them_in_the_table(saved: tuple[Outcome, FullRecord]) -> None:
     output = saved[0].output
     assert re.search(r"^powersgd_rank4 .* [+-]\d+\.\d .* no baseline$", output, re.MULTILINE)
     assert re.search(r"^no_comm .* reference$", output, re.MULTILINE)
     assert "verdict: 1 without a baseline for " in output
-
-
-def test_they_are_in_the_record_but_no_baselines(saved: tuple[Outcome, FullRecord]) -> None:
     record = saved[1]
     (test,) = record.benchmarks
     assert test.extra_info.against_naive_percent is not None

@@ -114,30 +114,24 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
-    for file, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
-        target = document.parent / file if file else document
-        assert target.exists(), f"{name_of(document)} links to {file}"
-        assert not anchor or anchor in anchors(target), f"{name_of(document)} links to {file}#{anchor}"
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_every_file_and_module_that_a_document_names_exists(document: Path) -> None:
-    text = document.read_text()
-    named = re.findall(r"(?<![\w/.(\[-])((?:fixtures|perf|tests|studies|docs)/[\w/.-]+\.(?:py|md|txt|svg))", text)
-    assert [file for file in named if not (ROOT / file).exists()] == []
-    modules = re.findall(r"python -m ((?:fixtures|tests|studies)[\w.]*)", text)
-    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
-
-
 # Their names for pytest's own options where they are not the option with underscores.
 DESTINATIONS = {"--junitxml": "xmlpath", "--collect-only": "collectonly", "--hypothesis-profile": "verbose"}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_every_option_of_a_pytest_command_in_a_document_exists(document: Path, pytestconfig: pytest.Config) -> None:
-    commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", document.read_text())
+def test_every_link_file_module_and_option_that_a_document_names_exists(
+    document: Path, pytestconfig: pytest.Config
+) -> None:
+    for file, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", document.read_text()):
+        target = document.parent / file if file else document
+        assert target.exists(), f"{name_of(document)} links to {file}"
+        assert not anchor or anchor in anchors(target), f"{name_of(document)} links to {file}#{anchor}"
+    text = document.read_text()
+    named = re.findall(r"(?<![\w/.(\[-])((?:fixtures|perf|tests|studies|docs)/[\w/.-]+\.(?:py|md|txt|svg))", text)
+    assert [file for file in named if not (ROOT / file).exists()] == []
+    modules = re.findall(r"python -m ((?:fixtures|tests|studies)[\w.]*)", text)
+    assert [module for module in modules if importlib.util.find_spec(module) is None] == []
+    commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", text)
     commands = [re.sub(r'"[^"]*"', "", command) for command in commands]  # a script's launch line has its own
     for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.

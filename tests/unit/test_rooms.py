@@ -34,13 +34,10 @@ def test_a_file_name_occurs_once() -> None:
     assert [name for name, times in Counter(file.name for file in files).items() if times > 1] == []
 
 
-def test_no_module_of_the_core_imports_or_names_an_extra() -> None:
+def test_no_module_of_the_core_imports_or_names_an_extra_and_no_extra_another() -> None:
     assert [one for one in imports() if extra_of(one.imported) and not extra_of(one.importer)] == []
     core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
     assert [file for file in core if re.search(r"extras[./](?!README)\w", file.read_text())] == []
-
-
-def test_no_extra_imports_another() -> None:
     between = [(extra_of(one.importer), extra_of(one.imported)) for one in imports()]
     assert [pair for pair in between if None not in pair and pair[0] != pair[1]] == []
 
@@ -50,25 +47,27 @@ def test_imports_run_from_upper_floors_to_lower_ones() -> None:
     assert upwards == []
 
 
-def test_only_code_in_a_rank_imports_torch_at_the_top() -> None:
-    top = [one for one in TORCH if one.at_top]
-    assert top
-    assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
-
-
 # What they import is imported when a builder is called, in a rank.
-IMPORT_TORCH_WHEN_CALLED = {
-    "fixtures.matrix.workloads",
-    "fixtures.matrix.hooks",
-    "fixtures.matrix.optimizers",
-}
+IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks", "fixtures.matrix.optimizers"}
 # Their functions run in ranks, their tables are imported by pytest.
 CHECKS = "fixtures.gradients.checks."
 
 
-def test_outside_ranks_torch_is_imported_by_builders_only() -> None:
+def test_only_code_in_a_rank_imports_torch_at_the_top_and_only_builders_elsewhere() -> None:
+    top = [one for one in TORCH if one.at_top]
+    assert top
+    assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
     others = {one.importer for one in TORCH if not one.importer.startswith((*IN_A_RANK, CHECKS))}
     assert others == IMPORT_TORCH_WHEN_CALLED
+
+
+def test_what_ranks_import_does_not_need_msgspec() -> None:
+    """With --against, ranks run under another interpreter, which may lack it."""
+    needed = {one.importer for one in imports() if one.importer.startswith("fixtures.ranks.")}
+    while more := {one.imported for one in imports() if one.importer in needed} - needed:
+        needed |= more
+    assert "fixtures.trace.breakdown" in needed
+    assert [module for module in needed if module.partition(".")[0] == "msgspec"] == []
 
 
 def test_the_diagram_is_that_of_the_imports() -> None:

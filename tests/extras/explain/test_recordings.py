@@ -29,6 +29,16 @@ def written(path: Path, data: bytes) -> Path:
     return path
 
 
+def exported(path: Path, *statements: str) -> Path:
+    """An export of nsys, changed by these statements."""
+    sqlite(path, [ddp_steps()])
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+    return path
+
+
 def test_a_missing_file_cannot_be_read(tmp_path: Path) -> None:
     assert error(tmp_path / "none.json").endswith("none.json cannot be read: No such file or directory")
 
@@ -76,63 +86,71 @@ def test_a_truncated_or_damaged_compressed_trace_is_refused(tmp_path: Path) -> N
     assert error(damaged).startswith("bad.json.gz is damaged (")
 
 
-def test_the_error_for_a_trace_without_steps_lists_its_ranges(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "at", "says"),
+    [
+        (
+            "iteration 17",
+            1,
+            "has no range named 'Batch *' or 'ProfilerStep#*', there are 'iteration *': name the ranges of a step with "
+            "--step NAME",
+        ),
+        ("Batch 0", 40, "no GPU work was launched within a range named 'Batch *'"),
+    ],
+)
+def test_a_trace_without_steps_or_work_in_them_is_refused(tmp_path: Path, name: str, at: int, says: str) -> None:
     recording = Recording()
-    recording.range("iteration 17", 0, 10)
-    recording.run("gemm", 5, 8, at=1)
-    message = error(recording.chrome(tmp_path / "trace.json"))
-    assert message == (
-        "trace.json has no range named 'Batch *' or 'ProfilerStep#*', there are 'iteration *': name the ranges of a "
-        "step with --step NAME"
-    )
+    recording.range(name, 0, 10)
+    recording.run("gemm", 50, 80, at=at)
+    assert says in error(recording.chrome(tmp_path / "trace.json"))
 
 
-def test_a_trace_whose_steps_launched_nothing_is_refused(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.range("Batch 0", 0, 10)
-    recording.run("gemm", 50, 80, at=40)
-    assert "no GPU work was launched within a range named 'Batch *'" in error(recording.chrome(tmp_path / "trace.json"))
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("DROP TABLE NVTX_EVENTS", "nor any other range"),
+        ("DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME", "--trace=cuda,nvtx"),
+        (
+            "UPDATE NVTX_EVENTS SET start = 'now'",
+            "changed.sqlite NVTX_EVENTS, row 1: start is str, not int: export it again",
+        ),
+    ],
+)
+def test_an_export_that_lacks_ranges_launches_or_times_is_refused(tmp_path: Path, statement: str, says: str) -> None:
+    assert says in error(exported(tmp_path / "changed.sqlite", statement))
 
 
 def test_a_truncated_export_is_refused(tmp_path: Path) -> None:
-    data = sqlite(tmp_path / "whole.sqlite", [ddp_steps()]).read_bytes()
+    data = exported(tmp_path / "whole.sqlite").read_bytes()
     assert "is an incomplete or damaged SQLite file" in error(written(tmp_path / "cut.sqlite", data[: len(data) // 2]))
 
 
 def test_another_kind_of_database_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as database:
         database.execute("CREATE TABLE users (name TEXT)")
-        database.commit()
     assert "has none of the tables CUPTI_ACTIVITY_KIND_KERNEL" in error(tmp_path / "other.sqlite")
 
 
-@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"])
-def test_an_export_without_ranges_or_without_launches_is_refused(tmp_path: Path, table: str) -> None:
-    path = sqlite(tmp_path / "part.sqlite", [ddp_steps()])
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"DROP TABLE {table}")
-        database.commit()
-    assert ("nor any other range" if table == "NVTX_EVENTS" else "--trace=cuda,nvtx") in error(path)
+LACKING = "ALTER TABLE CUPTI_ACTIVITY_KIND_{} DROP COLUMN {}"
+COLUMNS = "deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
+UNTIMED = f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT 0, 0, {COLUMNS} FROM CUPTI_ACTIVITY_KIND_KERNEL"
 
 
-@pytest.mark.parametrize("columns", [{"globalPid"}, {"graphNodeId"}])
-def test_an_export_of_an_older_nsys_that_lacks_a_column_is_read(tmp_path: Path, columns: set[str]) -> None:
-    path = sqlite(tmp_path / "old.sqlite", [ddp_steps()])
-    whole = [break_down(timeline) for timeline in read(path)]
-    with closing(sqlite3.connect(path)) as database:
-        for table in ("KERNEL", "MEMCPY", "MEMSET"):
-            for column in columns:
-                database.execute(f"ALTER TABLE CUPTI_ACTIVITY_KIND_{table} DROP COLUMN {column}")
-        database.commit()
-    assert [break_down(timeline) for timeline in read(path)] == whole
-
-
-def test_a_time_that_is_no_number_is_named_with_its_row(tmp_path: Path) -> None:
-    path = sqlite(tmp_path / "odd.sqlite", [ddp_steps()])
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("UPDATE NVTX_EVENTS SET start = 'now'")
-        database.commit()
-    assert "odd.sqlite NVTX_EVENTS, row 1: start is str, not int: export it again" in error(path)
+@pytest.mark.parametrize(
+    "statements",
+    [
+        *(
+            [LACKING.format(of, column) for of in ("KERNEL", "MEMCPY", "MEMSET")]
+            for column in ("globalPid", "graphNodeId")
+        ),
+        [UNTIMED],
+    ],
+    ids=["no globalPid", "no graphNodeId", "work without a recorded time"],
+)
+def test_what_an_older_nsys_lacks_or_did_not_record_changes_no_breakdown(tmp_path: Path, statements: list[str]) -> None:
+    whole, changed = exported(tmp_path / "whole.sqlite"), exported(tmp_path / "changed.sqlite", *statements)
+    before, after = ([break_down(timeline).steps for timeline in read(path)] for path in (whole, changed))
+    assert before == after
 
 
 def test_nothing_is_written_and_no_journal_is_played_back(tmp_path: Path) -> None:
@@ -143,18 +161,6 @@ def test_nothing_is_written_and_no_journal_is_played_back(tmp_path: Path) -> Non
     assert (file.read_bytes(), (tmp_path / "file.sqlite-journal").exists()) == (before, True)
 
 
-def test_work_without_a_recorded_time_is_left_out(tmp_path: Path) -> None:
-    path = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
-    whole = [break_down(timeline) for timeline in read(path)]
-    with closing(sqlite3.connect(path)) as database:
-        columns = "deviceId, contextId, streamId, correlationId, globalPid, demangledName, shortName, graphNodeId"
-        database.execute(
-            f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT 0, 0, {columns} FROM CUPTI_ACTIVITY_KIND_KERNEL"
-        )
-        database.commit()
-    assert [break_down(timeline) for timeline in read(path)] == whole
-
-
 def test_a_report_without_nsys_on_the_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
@@ -162,33 +168,31 @@ def test_a_report_without_nsys_on_the_path_is_refused(tmp_path: Path, monkeypatc
     assert "nsys export --type sqlite run.nsys-rep" in message
 
 
-def fake_nsys(folder: Path, body: str) -> None:
+def fake_nsys(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = folder / "bin" / "nsys"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def test_a_report_is_read_through_nsys_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     export = sqlite(tmp_path / "export.sqlite", [ddp_steps()])
     # nsys export --type sqlite --output OUT REPORT
-    fake_nsys(tmp_path, f'[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp {export} "$5"')
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    fake_nsys(tmp_path, f'[ "$1 $2 $3 $4" = "export --type sqlite --output" ] && cp {export} "$5"', monkeypatch)
     (timeline,) = read(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
     (expected,) = read(export)
     assert break_down(timeline).steps == break_down(expected).steps
 
 
 def test_an_export_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nsys(tmp_path, "exec sleep 600")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    fake_nsys(tmp_path, "exec sleep 600", monkeypatch)
     monkeypatch.setattr("fixtures.extras.explain.nsys_exports._EXPORT_TIMEOUT_S", 0.2)
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
     assert message.startswith("nsys export of run.nsys-rep was stopped after 0.2 s: run `nsys export --type sqlite")
 
 
 def test_the_error_of_a_failed_export_quotes_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nsys(tmp_path, "echo 'Report version is too new' >&2; exit 1")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    fake_nsys(tmp_path, "echo 'Report version is too new' >&2; exit 1", monkeypatch)
     message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
     assert message == "nsys export of run.nsys-rep failed with exit code 1: Report version is too new"

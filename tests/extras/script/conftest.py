@@ -21,7 +21,7 @@ Run = Callable[..., list[ScriptResult]]
 
 @pytest.fixture(scope="module")
 def sets() -> Iterator[RankSets]:
-    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None)
+    sets = RankSets(launches=1, size=2, on_gpu=False, rank_timeout_s=60)
     yield sets
     sets.close()
 

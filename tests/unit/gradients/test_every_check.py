@@ -15,21 +15,15 @@ def asked(hook: str, check: Check, argument: str = "option") -> list[object]:
     return [arguments.get(argument) for kind, arguments in every_check(hook, WORLD) if kind is check]
 
 
-def test_a_hook_is_checked_under_every_option_that_torch_has() -> None:
+def test_a_hook_is_checked_under_every_option_and_in_each_scenario_once() -> None:
     options = [name for name, option in DDP_OPTIONS.items() if not option.why_not()]
     assert asked(MEAN, ddp_options.check) == options
-
-
-def test_each_scenario_is_checked_once_under_each_of_its_options() -> None:
     found = list(zip(asked(MEAN, scenarios.check, "scenario"), asked(MEAN, scenarios.check), strict=True))
     assert len(found) == len(set(found)) > 20
 
 
-def test_bytes_many_steps_and_a_large_bucket_are_checked_once() -> None:
+def test_bytes_many_steps_a_large_bucket_and_error_feedback_are_checked_once() -> None:
     for check in (wire.wire, many_steps.check, wire.large):
         assert asked(MEAN, check, "hook") == [MEAN]
-
-
-def test_error_feedback_is_checked_where_a_hook_has_it() -> None:
     assert asked(LATER, error_feedback.check) == list(error_feedback.OPTIONS)
     assert asked(MEAN, error_feedback.check) == []

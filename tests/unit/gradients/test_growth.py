@@ -43,15 +43,11 @@ def test_what_repeats_within_half_of_the_steps_does_not_grow(shape: Callable[[fl
             assert growth(lowest(periodic(shape, period, phase)), 0) == 0, (period, phase)
 
 
-def test_any_pattern_that_repeats_does_not_grow() -> None:
+def test_random_counts_and_any_pattern_that_repeats_do_not_grow() -> None:
     draw = random.Random(0)
     for period in range(1, STEPS // 2 + 1):
         pattern = [draw.uniform(0, 1e9) for _ in range(period)]
         assert growth(lowest([pattern[step % period] for step in range(STEPS)]), 0) == 0, period
-
-
-def test_random_counts_do_not_grow() -> None:
-    draw = random.Random(0)
     for _ in range(20_000):
         assert growth([draw.randrange(10**9) for _ in range(STRETCHES)], 0) == 0
 

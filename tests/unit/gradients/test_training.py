@@ -12,9 +12,11 @@ from fixtures.records.training_effect import Effect
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 
 
-def test_the_same_curves_have_no_effect() -> None:
+def test_the_same_curves_have_no_effect_and_a_reference_that_learns_nothing_is_refused() -> None:
     same = effect("bf16", "2cpu", REFERENCE, REFERENCE)
     assert (same.excess_percent, same.margin_percent, same.kept_percent) == (0, 0, 100)
+    with pytest.raises(ValueError, match="learnt nothing"):
+        effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
 
 
 def test_the_excess_is_paired_by_seed_and_has_students_interval() -> None:
@@ -31,11 +33,6 @@ def test_the_curves_are_means_over_the_seeds() -> None:
     assert found.reference_curve == (2.0, 0.75, 0.5)
 
 
-def test_a_reference_that_learns_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="learnt nothing"):
-        effect("bf16", "2cpu", REFERENCE, [(2.0, 2.0), (2.2, 0.4), (2.1, 0.6)])
-
-
 def measured(excess: float, margin: float, *, kept: float = 99, delivered: float | None = 100) -> Effect:
     even = effect("mine", "2cpu", REFERENCE, REFERENCE)
     return replace(even, excess_percent=excess, margin_percent=margin, kept_percent=kept, delivered_percent=delivered)
@@ -49,26 +46,17 @@ STATED = replace(MINE, loss_excess_percent=30)
     ("hook", "found", "says"),
     [
         (MINE, measured(790, 200, kept=-102), "keeps -102 % of the progress, 50 wanted"),
-        (
-            MINE,
-            measured(85, 20),
-            r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state the cost with loss_exc",
-        ),
+        (MINE, measured(85, 20), r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state the cost with loss_exc"),
         (MINE, measured(-12, 3), "-12.0 ± 3.0 % .* too large"),
         (STATED, measured(146, 30), "30 allowed"),
         (STATED, measured(9, 6, delivered=500), "delivers 500 % of the mean gradient along it, at most 125 wanted"),
         (replace(MINE, promise="mean", wire_dtype="float16"), measured(2, 0.5), "1 allowed"),
+        *((hook, found, "^$") for hook, found in ((MINE, measured(3, 2)), (MINE, measured(-3, 2)))),
+        (STATED, measured(26, 6), "^$"),
     ],
 )
 def test_a_training_says_what_is_wrong(hook: Hook, found: Effect, says: str) -> None:
     assert re.search(says, "; ".join(faults(found, hook)))
-
-
-@pytest.mark.parametrize(
-    ("hook", "found"), [(MINE, measured(3, 2)), (MINE, measured(-3, 2)), (STATED, measured(26, 6))]
-)
-def test_a_training_within_its_limit_is_no_fault(hook: Hook, found: Effect) -> None:
-    assert faults(found, hook) == []
 
 
 def test_more_seeds_are_due_where_the_limit_is_within_the_interval() -> None:

@@ -169,9 +169,11 @@ def test_the_first_in_the_order_of_blame_comes_first(kinds: list[Kind]) -> None:
     assert faults[-1].kind == "comm"
 
 
-def test_where_a_rank_was_stands_in_the_first_line_of_a_message_of_several() -> None:
+def test_a_fault_names_its_phase_in_its_first_line_and_outside_the_steps_nothing_else() -> None:
     told = RankFault(rank=1, kind="exception", step=6, phase="backward", message="raised ValueError: bad\nworse")
     assert str(told) == "rank 1 raised ValueError: bad at step 6 (backward)\nworse"
+    assert str(fault(1, "died", step=-1, phase="importing torch")) == "rank 1 has died at importing torch"
+    assert str(fault(1, "died", step=-1, phase="")) == "rank 1 has died"
 
 
 def test_two_ranks_in_different_collectives_both_show_their_stacks() -> None:
@@ -179,17 +181,9 @@ def test_two_ranks_in_different_collectives_both_show_their_stacks() -> None:
     assert "stack of 1" not in str(RankFailure([fault(0, "died"), fault(1, "comm")], "ddp"))
 
 
-def test_a_fault_outside_the_steps_names_only_its_phase() -> None:
-    assert str(fault(1, "died", step=-1, phase="importing torch")) == "rank 1 has died at importing torch"
-    assert str(fault(1, "died", step=-1, phase="")) == "rank 1 has died"
-
-
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [(0, "exited with code 0"), (3, "exited with code 3"), (-9, "died of SIGKILL"), (-33, "died of signal 33")],
-)
-def test_an_exit_code_in_words(code: int, words: str) -> None:
-    assert describe_exit(code) == words
+def test_an_exit_code_in_words() -> None:
+    words = ["exited with code 0", "exited with code 3", "died of SIGKILL", "died of signal 33"]
+    assert list(map(describe_exit, (0, 3, -9, -33))) == words
 
 
 MODEL = 'File "/home/me/training/model.py", line 7 in forward\n  File "/x/torch/nn/module.py", line 9 in _call_impl'
@@ -204,14 +198,18 @@ def stack(*threads: str) -> str:
     return "\n".join([*lines, f"Current thread 0x00007e (most recent call first):\n  {threads[-1]}\n"])
 
 
-@pytest.mark.parametrize("waiting", [stack(ALL_REDUCE), stack(BACKWARD), stack(QUEUE, ALL_REDUCE)])
-def test_a_stack_inside_torch_waits_for_the_others(waiting: str) -> None:
-    assert waits_for_others(waiting)
-
-
-@pytest.mark.parametrize("busy", ["", stack(MODEL), stack(QUEUE), stack(MODEL, ALL_REDUCE), stack(BACKWARD, MODEL)])
-def test_a_stack_with_code_of_its_own_does_not(busy: str) -> None:
-    assert not waits_for_others(busy)
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        *((stack(*threads), True) for threads in ([ALL_REDUCE], [BACKWARD], [QUEUE, ALL_REDUCE])),
+        *((stack(*threads), False) for threads in ([MODEL], [QUEUE], [MODEL, ALL_REDUCE], [BACKWARD, MODEL])),
+        ("", False),
+    ],
+)
+def test_a_stack_inside_torch_waits_for_the_others_and_one_with_code_of_its_own_does_not(
+    found: str, waits: bool
+) -> None:
+    assert waits_for_others(found) == waits
 
 
 def test_a_rank_that_imports_a_part_of_torch_distributed_waits_for_nobody() -> None:

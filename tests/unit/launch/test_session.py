@@ -47,30 +47,24 @@ def test_what_a_run_left_that_was_killed_with_its_reaper_is_removed_by_the_next(
     assert reaper.processes_of(name) == []
 
 
-def test_a_living_run_and_what_is_no_run_keep_their_folders(folder: Path) -> None:
+def test_a_living_run_and_what_is_no_run_keep_their_folders_also_without_a_reaper(folder: Path) -> None:
     (folder / "ddp-perf-notes").mkdir()
     (folder / "ddp-perf-notes/mine.txt").touch()
     with closing(Session()) as first, closing(Session()) as second:
         assert {first.folder, second.folder, folder / "ddp-perf-notes"} == set(folder.iterdir())
     assert list(folder.iterdir()) == [folder / "ddp-perf-notes"]
-
-
-def test_a_run_whose_reaper_was_killed_ends_as_usual(folder: Path) -> None:
     with closing(Session()) as present:
         present._reaper.kill()
         present._reaper.wait()
-    assert list(folder.iterdir()) == []
+    assert list(folder.iterdir()) == [folder / "ddp-perf-notes"]
 
 
-def test_a_name_that_is_not_utf8_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp/\udcff")
-    with pytest.raises(BadTemporaryFolder, match=r"^the temporary folder /tmp/\\udcff cannot be used: its name is not"):
-        Session()
-
-
-def test_too_little_room_is_reported_in_numbers(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(session, "_NEEDED_BYTES", 10**18)
     with pytest.raises(BadTemporaryFolder, match=r"cannot be used: [\d.]+ MB are free, a run needs 1000000000000 MB; "):
+        Session()
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/\udcff")
+    with pytest.raises(BadTemporaryFolder, match=r"^the temporary folder /tmp/\\udcff cannot be used: its name is not"):
         Session()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pynvml
 import pytest
@@ -40,85 +41,51 @@ def said(*launches: LaunchState) -> list[tuple[str, str]]:
     return [(warning.kind, warning.message) for warning in gpu_warnings(launches)]
 
 
-def test_nothing_is_reported_about_gpus_that_are_fine() -> None:
-    assert said(around(FINE, FINE), around(FINE, FINE)) == []
+def test_nothing_is_reported_about_gpus_that_are_fine_or_of_which_nvml_tells_nothing() -> None:
+    assert said(around(FINE, FINE), around(FINE, FINE)) == said(around(Reading(), before=Reading())) == []
 
 
-def test_nothing_is_reported_about_what_nvml_does_not_support() -> None:
-    assert said(around(Reading(), before=Reading())) == []
-
-
-@pytest.mark.parametrize(
-    ("after", "kind", "says"),
-    [
-        pytest.param(
-            replace(FINE, throttled_s={"power cap": 101.0, "thermal slowdown": 0.1}),
-            "throttled",
-            "GPU 0: power cap 25 % of the time",
-            id="power",
-        ),
-        pytest.param(
-            replace(FINE, throttled_s={"power cap": 100.0, "thermal slowdown": 3.0}),
-            "throttled",
-            "GPU 0: thermal slowdown 75 % of the time",
-            id="heat-in-the-window",
-        ),
-        pytest.param(
-            replace(FINE, reasons=("hardware thermal slowdown",), temperature_c=91),
-            "throttled",
-            "GPU 0: hardware thermal slowdown at 91 C",
-            id="heat-right-after",
-        ),
-        pytest.param(replace(FINE, sm_mhz=1410), "clocks", "GPU 0: SM clock 1410 of 1980 MHz", id="clocks"),
-        pytest.param(
-            replace(FINE, others=(OtherProcess(pid=4711, memory_bytes=2_100_000_000, sm_percent=37),)),
-            "neighbour",
-            "GPU 0: another process (pid 4711) uses 37 % of the SMs, 2.1 GB",
-            id="neighbour",
-        ),
-        pytest.param(
-            replace(FINE, others=(OtherProcess(pid=4711),)),
-            "neighbour",
-            "GPU 0: another process (pid 4711) is running",
-            id="neighbour-of-whom-little-is-known",
-        ),
-    ],
-)
-def test_what_spoils_a_number_is_reported(after: Reading, kind: str, says: str) -> None:
-    assert said(around(after)) == [(kind, says)]
+THROTTLED = {"power cap": 100.0, "thermal slowdown": 0.0}
+NEIGHBOUR = OtherProcess(pid=4711, memory_bytes=2_100_000_000, sm_percent=37)
 
 
 @pytest.mark.parametrize(
-    "after",
+    ("changed", "kind", "says"),
     [
-        pytest.param(
-            replace(FINE, throttled_s={"power cap": 100.1, "thermal slowdown": 0.0}), id="a-moment-of-power-cap"
+        ({"throttled_s": {"power cap": 101.0, "thermal slowdown": 0.1}}, "throttled", "power cap 25 % of the time"),
+        ({"throttled_s": THROTTLED | {"thermal slowdown": 3.0}}, "throttled", "thermal slowdown 75 % of the time"),
+        (
+            {"reasons": ("hardware thermal slowdown",), "temperature_c": 91},
+            "throttled",
+            "hardware thermal slowdown at 91 C",
         ),
-        pytest.param(replace(FINE, throttled_s={"reliability": 4.0}), id="a-counter-that-was-not-there-before"),
-        pytest.param(replace(FINE, sm_mhz=1935), id="clocks-a-step-below"),
-        pytest.param(replace(FINE, sm_mhz=345, reasons=("idle",)), id="idle-clocks"),
-        pytest.param(replace(FINE, sm_mhz=345, reasons=None), id="perhaps-idle-clocks"),
-        pytest.param(
-            replace(FINE, others=(OtherProcess(pid=4711, memory_bytes=9, sm_percent=0),)), id="idle-neighbour"
-        ),
-        pytest.param(replace(FINE, others=None), id="processes-not-told"),
-        pytest.param(replace(FINE, reasons=("power cap",)), id="power-cap-right-after-only"),
+        ({"sm_mhz": 1410}, "clocks", "SM clock 1410 of 1980 MHz"),
+        ({"others": (NEIGHBOUR,)}, "neighbour", "another process (pid 4711) uses 37 % of the SMs, 2.1 GB"),
+        ({"others": (OtherProcess(pid=4711),)}, "neighbour", "another process (pid 4711) is running"),
+        ({"throttled_s": THROTTLED | {"power cap": 100.1}}, "", "a moment of power cap"),
+        ({"throttled_s": {"reliability": 4.0}}, "", "a counter that was not there before"),
+        ({"sm_mhz": 1935}, "", "clocks a step below"),
+        ({"sm_mhz": 345, "reasons": ("idle",)}, "", "idle clocks"),
+        ({"sm_mhz": 345, "reasons": None}, "", "perhaps idle clocks"),
+        ({"others": (OtherProcess(pid=4711, memory_bytes=9, sm_percent=0),)}, "", "an idle neighbour"),
+        ({"others": None}, "", "processes not told"),
+        ({"reasons": ("power cap",)}, "", "power cap right after only"),
     ],
 )
-def test_what_is_usual_is_not_said(after: Reading) -> None:
-    assert said(around(after)) == []
+def test_what_spoils_a_number_is_reported_and_what_is_usual_is_not(
+    changed: dict[str, Any], kind: str, says: str
+) -> None:
+    assert said(around(replace(FINE, **changed))) == ([(kind, f"GPU 0: {says}")] if kind else [])
 
 
 def test_another_process_is_reported_before_what_it_may_cause() -> None:
-    other = OtherProcess(pid=4711, memory_bytes=9, sm_percent=37)
-    slowed = replace(FINE, throttled_s={"power cap": 103.0, "thermal slowdown": 0.0}, sm_mhz=1470)
-    launches = around(slowed, FINE), around(FINE, replace(slowed, others=(other,)))
+    slowed = replace(FINE, throttled_s=THROTTLED | {"power cap": 103.0}, sm_mhz=1470)
+    launches = around(slowed, FINE), around(FINE, replace(slowed, others=(NEIGHBOUR,)))
     assert [kind for kind, _ in said(*launches)] == ["neighbour", "throttled", "clocks"]
 
 
 def test_gpus_and_launches_share_a_remark_with_the_worst_number() -> None:
-    hot = replace(FINE, throttled_s={"power cap": 101.0, "thermal slowdown": 0.0})
-    hotter = replace(FINE, throttled_s={"power cap": 102.0, "thermal slowdown": 0.0})
+    hot, hotter = (replace(FINE, throttled_s=THROTTLED | {"power cap": seconds}) for seconds in (101.0, 102.0))
     assert said(around(hot, hot, FINE, hotter), around(hot, FINE, FINE, hot)) == [
         ("throttled", "GPU 0-1,3: power cap 50 % of the time")
     ]
@@ -129,15 +96,12 @@ def test_mean_power_is_the_energy_between_the_readings() -> None:
     assert around(replace(FINE, energy_j=None)).mean_power_w(0) is None
 
 
-def test_a_launch_is_recorded_in_json() -> None:
+def test_a_launch_is_recorded_and_what_is_the_same_of_several_gpus_once() -> None:
     state = around(replace(FINE, sm_mhz=1410, energy_j=1400.0, others=(OtherProcess(pid=1),)))
     told = json.loads(json.dumps(json_of(LaunchReadings.of(state))))
     assert (told["before"]["sm_mhz"], told["after"]["sm_mhz"], told["mean_power_w"]) == (1980, 1410, 100)
     assert told["throttled_percent"] == {"power cap": 0, "thermal slowdown": 0}
     assert told["after"]["others"] == [{"pid": 1, "memory_bytes": None, "sm_percent": None}]
-
-
-def test_of_several_gpus_what_is_the_same_is_recorded_once() -> None:
     hot = replace(FINE, temperature_c=71, reasons=("power cap", "thermal slowdown"))
     told = json_of(LaunchReadings.of(LaunchState(before=(FINE, FINE), after=(FINE, hot), lasted_s=10.0)))
     assert told["before"]["temperature_c"] == FINE.temperature_c
@@ -149,15 +113,14 @@ def test_of_several_gpus_what_is_the_same_is_recorded_once() -> None:
 @pytest.mark.parametrize(
     ("memory_bytes", "sm_percent", "others"),
     [
-        pytest.param({10: 5, 11: 5}, {10: 90}, (), id="only-ours"),
-        pytest.param(
-            {10: 5, 99: 7}, {99: 40}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=40),), id="a-neighbour"
-        ),
-        pytest.param({10: 5, 99: 7}, {}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=0),), id="an-idle-one"),
-        pytest.param({10: 5, 99: None}, None, (OtherProcess(pid=99),), id="use-not-told"),
-        pytest.param({77: 5, 99: 7}, {99: 40}, None, id="ids-of-another-namespace"),
-        pytest.param({}, {}, (), id="none"),
+        ({10: 5, 11: 5}, {10: 90}, ()),
+        ({10: 5, 99: 7}, {99: 40}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=40),)),
+        ({10: 5, 99: 7}, {}, (OtherProcess(pid=99, memory_bytes=7, sm_percent=0),)),
+        ({10: 5, 99: None}, None, (OtherProcess(pid=99),)),
+        ({77: 5, 99: 7}, {99: 40}, None),  # ids of another namespace
+        ({}, {}, ()),
     ],
+    ids=["only ours", "a neighbour", "an idle one", "use not told", "another namespace", "none"],
 )
 def test_others_are_the_processes_that_are_not_ours(
     memory_bytes: dict[int, int | None], sm_percent: dict[int, int] | None, others: tuple[OtherProcess, ...] | None

@@ -35,10 +35,7 @@ def machine(*widths: int | None) -> Machine:
     return Machine(devices=tuple(devices), links={}, p2p={})
 
 
-def test_the_narrowest_link_counts_and_an_idle_gpu_keeps_its_generation() -> None:
+def test_the_narrowest_link_counts_and_all_must_be_known() -> None:
     assert host_link_gb_per_s(machine(16, 8)) == pytest.approx(31.508, rel=1e-4)
-
-
-def test_what_nvml_does_not_tell_of_one_gpu_is_not_known() -> None:
     assert host_link_gb_per_s(machine(16, None)) is None
     assert host_link_gb_per_s(machine()) is None

@@ -40,10 +40,7 @@ def test_a_claim_that_means_nothing_is_refused(claim: dict[str, Any], says: str)
         Hook(name="x", build=None, **claim)
 
 
-def test_a_hook_that_is_not_there_is_reported() -> None:
+def test_a_hook_that_is_not_there_is_reported_and_one_with_a_path_is_called_by_its_attribute() -> None:
     with pytest.raises(NotFound, match=r"no hook named 'powersdg', did you mean powersgd_rank4.: there are none"):
         find_hook("powersdg")
-
-
-def test_a_hook_whose_name_is_its_path_is_called_by_the_attribute() -> None:
     assert find_hook("tests.mutants.side_effects:keeps_every_gradient").name == "keeps_every_gradient"

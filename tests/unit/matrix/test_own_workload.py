@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS, Workload
 from fixtures.matrix.worlds import parse_world
@@ -17,6 +16,7 @@ from fixtures.ranks.clock import Untimed
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.feed import Batch, batches
 from fixtures.ranks.loop import EagerStep, build_optimizer, run
+from tests.builders import as_rank
 
 
 def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -49,9 +49,7 @@ def test_what_no_workload_can_have_is_found_when_it_is_made(fields: dict[str, An
 @pytest.fixture
 def ctx(tmp_path: Path) -> RankContext:
     """This process as a rank."""
-    return RankContext(
-        rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "heartbeat", 1)
-    )
+    return as_rank(tmp_path)
 
 
 def feed(ctx: RankContext, workload: Workload) -> Iterator[Batch]:

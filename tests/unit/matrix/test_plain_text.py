@@ -39,28 +39,23 @@ def test_the_value_of_a_secret_is_not_shown_in_a_command(typed: str, shown: str)
     assert without_secret(typed) == shown
 
 
-def test_line_breaks_stay_where_lines_are_printed() -> None:
+def test_line_breaks_stay_where_lines_are_printed_and_what_is_printed_is_quoted() -> None:
     assert quoted("a\n\tb", lines=True) == "a\n\tb"
     assert one_line("a\n\tb") == "a\\n\\tb"
+    there = io.StringIO()
+    print("\x1b]0;title\x07", "\udcff", file=PlainStream(there))
+    assert there.getvalue() == "\\x1b]0;title\\x07 \\udcff\n"
 
 
-def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
+def test_a_long_text_keeps_its_beginning_and_its_end_and_an_object_without_one_its_type() -> None:
     shown = one_line("begin" + "x" * 10**6 + "end", 100)
     assert shown.startswith("beginxxx")
     assert shown.endswith("xxxend")
     assert "(999908 characters)" in shown
     assert len(shown) < 150
 
-
-def test_an_object_without_a_text_is_named_by_its_type() -> None:
     class Silent(Exception):
         def __str__(self) -> str:
             raise ValueError
 
     assert shortened(Silent(), 100) == "<Silent without a text>"
-
-
-def test_what_is_printed_through_a_plain_stream_is_quoted() -> None:
-    there = io.StringIO()
-    print("\x1b]0;title\x07", "\udcff", file=PlainStream(there))
-    assert there.getvalue() == "\\x1b]0;title\\x07 \\udcff\n"

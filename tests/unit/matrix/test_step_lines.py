@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.step_lines import step_lines
@@ -13,34 +11,23 @@ def lines(config: Config) -> tuple[str, ...]:
     return *config.lines(), *step_lines(config)
 
 
-def test_configs_that_differ_have_lines_that_differ() -> None:
+def test_the_lines_are_python_and_differ_where_configs_do() -> None:
     by_lines: dict[tuple[str, ...], Config] = {}
     for config in CONFIGS.values():
         if config.as_written:  # its lines are those of the script
             continue
         other = by_lines.setdefault(lines(config), config)
         assert replace(config, name="") == replace(other, name=""), f"{config.name} has the lines of {other.name}"
+    for config in CONFIGS.values():
+        compile("\n".join(lines(config)), config.name, "exec")
 
 
-@pytest.mark.parametrize("config", CONFIGS)
-def test_the_lines_are_python(config: str) -> None:
-    compile("\n".join(lines(CONFIGS[config])), config, "exec")
-
-
-def test_a_feed_has_the_loop_over_its_loader() -> None:
+def test_a_feed_has_its_workers_a_copy_back_its_interval_and_a_model_without_ddp_none_of_its_options() -> None:
     assert step_lines(CONFIGS["feed_loader_2"])[1] == "workers = 2"
     assert step_lines(CONFIGS["feed_loader"])[1] == "workers = 8  # or the cores of a rank, if fewer"
-
-
-def test_copies_back_have_their_interval() -> None:
-    assert step_lines(CONFIGS["loss_item_every_10"]) == (
-        "if step % 10 == 9:  # after optimizer.step()",
-        "    print(loss.item())",
-    )
-    assert "if step % 10 == 9:  # after optimizer.step()" in step_lines(CONFIGS["checkpoint_copy"])
-
-
-def test_a_compiled_model_without_ddp_has_no_option_of_ddp() -> None:
+    interval = "if step % 10 == 9:  # after optimizer.step()"
+    assert step_lines(CONFIGS["loss_item_every_10"]) == (interval, "    print(loss.item())")
+    assert interval in step_lines(CONFIGS["checkpoint_copy"])
     assert step_lines(CONFIGS["single_compile"]) == ("model = torch.compile(model)",)
 
 

@@ -3,18 +3,16 @@
 from itertools import islice
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import Workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.clock import Untimed
-from fixtures.ranks.context import RankContext
 from fixtures.ranks.feed import batches
 from fixtures.ranks.loop import EagerStep, nothing_marked
+from tests.builders import as_rank
 
 WORKLOAD = Workload(
     name="line",
@@ -26,23 +24,17 @@ WORKLOAD = Workload(
 )
 
 
-@pytest.fixture
-def ctx(tmp_path: Path) -> RankContext:
-    """This process as a rank."""
-    return RankContext(
-        rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "heartbeat", 1)
-    )
-
-
-def test_a_graph_reads_each_batch_of_its_step_from_tensors_of_its_own(ctx: RankContext) -> None:
+def test_a_graph_reads_each_batch_of_its_step_from_tensors_of_its_own(tmp_path: Path) -> None:
+    ctx = as_rank(tmp_path)
     config = CONFIGS["graph-accumulate_4-bucket_25mb"]
     addresses = [batch[0].data_ptr() for batch in batches(ctx, WORKLOAD, config, parse_world("1cpu"), 9, 1)]
     assert len(set(addresses[:4])) == 4
     assert addresses == [addresses[step % 4] for step in range(9)]
 
 
-def test_a_step_to_capture_trains_like_one_of_the_loop(ctx: RankContext) -> None:
+def test_a_step_to_capture_trains_like_one_of_the_loop(tmp_path: Path) -> None:
     """On four batches that differ."""
+    ctx = as_rank(tmp_path)
     trained = []
     for captured in (False, True):
         torch.manual_seed(0)

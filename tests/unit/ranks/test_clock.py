@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fixtures.ranks.clock import StepClock, Untimed, clock_of
+from fixtures.ranks.clock import StepClock, clock_of
 
 
 class Marks:
@@ -19,21 +19,24 @@ class Marks:
         return [float(number) for number in range(1, self.taken)]
 
 
-def test_each_phase_has_the_time_up_to_its_mark_in_each_step() -> None:
+@pytest.mark.parametrize(
+    ("steps", "phases_s"),
+    [
+        (["forward backward"] * 2, {"forward": [1, 3], "backward": [2, 4]}),
+        # One that occurs twice has the sum.
+        (
+            ["forward backward forward backward optimizer"],
+            {"forward": [1 + 3], "backward": [2 + 4], "optimizer": [5]},
+        ),
+    ],
+)
+def test_each_phase_has_the_time_up_to_its_mark_in_each_step(steps: list[str], phases_s: dict[str, list[int]]) -> None:
     clock = StepClock(Marks())
-    for _ in range(2):
-        clock.mark("forward")
-        clock.mark("backward")
+    for phases in steps:
+        for phase in phases.split():
+            clock.mark(phase)
         clock.end_step()
-    assert clock.phases_s() == {"forward": [1, 3], "backward": [2, 4]}
-
-
-def test_a_phase_that_occurs_twice_in_a_step_has_the_sum() -> None:
-    clock = StepClock(Marks())
-    for phase in ("forward", "backward", "forward", "backward", "optimizer"):
-        clock.mark(phase)
-    clock.end_step()
-    assert clock.phases_s() == {"forward": [1 + 3], "backward": [2 + 4], "optimizer": [5]}
+    assert clock.phases_s() == phases_s
 
 
 def test_a_phase_that_a_step_lacks_took_no_time_there() -> None:
@@ -45,12 +48,6 @@ def test_a_phase_that_a_step_lacks_took_no_time_there() -> None:
     times = clock.phases_s()
     assert times["forward"] == [1, 2, 4]
     assert times["optimizer"] == pytest.approx([0, 3, 0][: len(times["optimizer"])])
-
-
-def test_steps_without_a_clock_have_no_times() -> None:
-    clock = Untimed()
-    clock.mark("forward")
-    clock.end_step()
 
 
 def test_marks_are_on_the_device_that_works_and_not_on_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:

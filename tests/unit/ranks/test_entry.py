@@ -5,11 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-import torch
-
-from fixtures.launch.heartbeat import Heartbeat
-from fixtures.ranks.context import RankContext
 from fixtures.ranks.entry import _error_frame
+from tests.builders import as_rank
 
 
 def test_control_characters_in_an_exception_do_not_reach_the_terminal() -> None:
@@ -19,7 +16,7 @@ def test_control_characters_in_an_exception_do_not_reach_the_terminal() -> None:
 
 
 def test_what_a_rank_caches_serves_its_next_call_too(tmp_path: Path) -> None:
-    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=Heartbeat(tmp_path / "beat", 1))
+    ctx = as_rank(tmp_path)
     calls = {replace(ctx, answer=_answering()) for _ in range(2)}
     assert calls == {ctx}
 

@@ -9,11 +9,10 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.data import default_collate
 
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.ranks.context import RankContext
 from fixtures.ranks.flops import Flops, counted_flops, flops_per_sample
+from tests.builders import as_rank
 
 WORKLOAD = replace(WORKLOADS["vit_tiny"], loss=lambda model, x: model(x).sum())
 
@@ -58,8 +57,7 @@ class Uncountable(nn.Module):
 
 
 def test_what_cannot_be_counted_has_the_reason_and_is_tried_once_for_a_workload_and_world(tmp_path: Path) -> None:
-    heartbeat = Heartbeat(tmp_path / "heartbeat", 1)
-    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=tmp_path, heartbeat=heartbeat)
+    ctx = as_rank(tmp_path)
     request = TrainRequest(workload="uncountable", config="ddp", world="1cpu", steps=1, warmup=1)
     model = Uncountable()
     for config in ("ddp", "single"):

@@ -26,14 +26,9 @@ def test_the_line_of_code_is_that_of_the_first_error() -> None:
     assert said.startswith("test_graph.py, line 9, torch.zeros(2, 3) @ torch.zeros(2, 3)")
     assert "previous error" not in said
     assert "\n" not in said
+    assert reason(RuntimeError("out of memory\nmore")) == "out of memory"
 
-
-def test_an_error_without_a_message_has_its_type() -> None:
     def step() -> None:
         raise NotImplementedError
 
     assert reason(failed(step)).endswith(": NotImplementedError")
-
-
-def test_an_error_of_the_capture_alone_is_reported() -> None:
-    assert reason(RuntimeError("out of memory\nmore")) == "out of memory"

@@ -24,12 +24,7 @@ def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
         ("allreduce", "BFloat16", OF_4(kind="allreduce", dtype=torch.bfloat16), 1200),
         ("_allgather_base", "Byte", OF_4(kind="allgather", dtype=torch.uint8), 1200),
         ("all_to_all", "Char", OF_4(kind="alltoall", dtype=torch.int8), 300),
-        (
-            "_reduce_scatter_base",
-            "Half",
-            OF_4(kind="reducescatter", dtype=torch.float16),
-            600,
-        ),
+        ("_reduce_scatter_base", "Half", OF_4(kind="reducescatter", dtype=torch.float16), 600),
         ("reduce", "Float", OF_4(kind="reduce", dtype=torch.float32), 1200),
         ("gather", "Float", OF_4(kind="gather", dtype=torch.float32), 1200),
         ("broadcast", "Float", OF_4(kind="broadcast", dtype=torch.float32), 1200),
@@ -54,12 +49,8 @@ def test_a_send_is_counted_where_it_is_sent_and_not_where_it_arrives() -> None:
     assert sent.share_sent(4) == 400
 
 
-@pytest.mark.parametrize("name", ["wait", "barrier", "init"])
-def test_what_carries_nothing_is_left_out(name: str) -> None:
-    assert in_trace([nccl(name, "Float", 0)]) == []
-
-
-def test_one_that_nobody_knows_is_an_error() -> None:
+def test_what_carries_nothing_is_left_out_and_what_nobody_knows_is_an_error() -> None:
+    assert in_trace([nccl(name, "Float", 0) for name in ("wait", "barrier", "init")]) == []
     with pytest.raises(ValueError, match="unknown collective 'teleport' with 8 elements"):
         in_trace([nccl("teleport", "Float", 8)])
 
@@ -67,27 +58,24 @@ def test_one_that_nobody_knows_is_an_error() -> None:
 SMALL, LARGE = (Collective(kind="allreduce", dtype=torch.float32, elements=elements) for elements in (38592, 2671114))
 
 
-def test_two_collectives_may_change_places_from_step_to_step() -> None:
-    assert sorted(agreed([SMALL, LARGE, LARGE, SMALL], 2), key=str) == sorted([SMALL, LARGE], key=str)
-
-
-def test_sizes_that_one_step_lacks_come_from_another() -> None:
-    issued = [SMALL, None, LARGE, None, LARGE, LARGE, SMALL, LARGE, None]
-    assert agreed(issued, 3) == [SMALL, LARGE, LARGE]
+@pytest.mark.parametrize(
+    ("issued", "steps", "expected"),
+    [
+        ([SMALL, LARGE, LARGE, SMALL], 2, [SMALL, LARGE]),  # they may change places
+        ([SMALL, None, LARGE, None, LARGE, LARGE, SMALL, LARGE, None], 3, [SMALL, LARGE, LARGE]),
+        ([], 8, []),
+    ],
+)
+def test_steps_that_agree_complete_each_other(
+    issued: list[Collective | None], steps: int, expected: list[Collective]
+) -> None:
+    assert sorted(agreed(issued, steps), key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize(
-    ("issued", "steps"),
-    [([SMALL, LARGE, SMALL], 2), ([SMALL, SMALL, SMALL, LARGE], 2), ([SMALL, None, None, SMALL], 2), ([None, None], 2)],
+    "issued", [[SMALL, LARGE, SMALL], [SMALL, SMALL, SMALL, LARGE], [SMALL, None, None, SMALL], [None, None]]
 )
-def test_steps_that_differ_and_unknown_sizes_are_refused(issued: list[Collective | None], steps: int) -> None:
+def test_steps_that_differ_and_unknown_sizes_are_refused(issued: list[Collective | None]) -> None:
     with pytest.raises(ValueError, match="differ"):
-        agreed(issued, steps)
-
-
-def test_of_steps_that_differ_the_known_collectives_are_kept() -> None:
+        agreed(issued, 2)
     assert of_steps([SMALL, LARGE, None], 2, alike=False) == ([SMALL, LARGE], 2)
-
-
-def test_a_step_without_collectives_has_none() -> None:
-    assert agreed([], 8) == []

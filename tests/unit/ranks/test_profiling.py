@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -20,52 +23,31 @@ from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
 US = 1000
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Activity:
+def activity(name: str, resource: int, correlation: int, start_us: float, end_us: float, *, on: int | None) -> Event:
     """An event as torch.profiler gives it. on: the GPU; None for a call of the host."""
-
-    what: str
-    on: int | None
-    resource: int
-    correlation: int
-    span_us: tuple[float, float]
-
-    def name(self) -> str:
-        return self.what
-
-    def device_type(self) -> DeviceType:
-        return DeviceType.CPU if self.on is None else DeviceType.CUDA
-
-    def device_index(self) -> int:
-        return -1 if self.on is None else self.on
-
-    def device_resource_id(self) -> int:
-        return self.resource
-
-    def correlation_id(self) -> int:
-        return self.correlation
-
-    def is_user_annotation(self) -> bool:
-        return False
-
-    def start_ns(self) -> int:
-        return round(US * self.span_us[0])
-
-    def duration_ns(self) -> int:
-        return round(US * (self.span_us[1] - self.span_us[0]))
+    fields = {
+        "name": name,
+        "device_type": DeviceType.CPU if on is None else DeviceType.CUDA,
+        "device_index": -1 if on is None else on,
+        "device_resource_id": resource,
+        "correlation_id": correlation,
+        "is_user_annotation": False,
+        "start_ns": round(US * start_us),
+        "duration_ns": round(US * (end_us - start_us)),
+    }
+    event: Any = SimpleNamespace(**{name: partial(lambda value: value, value) for name, value in fields.items()})
+    return cast(Event, event)
 
 
 def of_device(recording: Recording) -> list[Event]:
     """The events of a recording without the host's activities."""
-    calls = [
-        Activity(what=name, on=None, resource=thread, correlation=correlation, span_us=(start, end))
-        for name, thread, start, end, correlation in recording.calls
+    return [
+        *(activity(name, thread, number, start, end, on=None) for name, thread, start, end, number in recording.calls),
+        *(
+            activity(name, stream, number, start, end, on=recording.rank)
+            for _, name, stream, start, end, number in recording.work
+        ),
     ]
-    work = [
-        Activity(what=name, on=recording.rank, resource=stream, correlation=correlation, span_us=(start, end))
-        for _, name, stream, start, end, correlation in recording.work
-    ]
-    return [*calls, *work]
 
 
 def marks_of(recording: Recording) -> list[HostInterval]:
@@ -114,7 +96,7 @@ def test_a_captured_step_has_two_phases() -> None:
 def test_work_on_another_gpu_takes_no_time_of_its_own(tmp_path: Path) -> None:
     recording = ddp_steps()
     events = of_device(recording)
-    other = Activity(what=GEMM, on=1, resource=7, correlation=10**6, span_us=(0, 10**6))
+    other = activity(GEMM, 7, 10**6, 0, 10**6, on=1)
     timeline = timeline_of([other, *events], 0, marks_of(recording), on_gpu=True)
     assert break_down(timeline).steps == by_ranges(recording, tmp_path)
 

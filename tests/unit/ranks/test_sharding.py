@@ -1,7 +1,6 @@
 """The blocks that FSDP2 gathers one by one, and the bytes that a sharded model sends."""
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from torch import nn
 from fixtures.launch.protocol import CannotRun
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import Backend, World
 from fixtures.ranks.sharding import Shards, blocks_of, broadcast_bytes, shard, shared_parameters
 
 
@@ -56,6 +55,7 @@ def test_a_parameter_of_two_blocks_or_of_a_block_and_the_rest_is_named(one: str 
         model[int(other[0])].weight = model[int(one[0])].weight
     expected = None if one is None else (one, other)
     assert shared_parameters(model, [model[0], model[1], model[2]]) == expected
+    assert shared_parameters(model, [model]) is None  # of one block
 
 
 def test_zero1_broadcasts_no_frozen_parameters() -> None:
@@ -65,39 +65,28 @@ def test_zero1_broadcasts_no_frozen_parameters() -> None:
     assert broadcast_bytes(model, World(backend="gloo", size=3)) == 2 * 16 * 4
 
 
-def test_two_modules_of_one_block_may_share_a_parameter() -> None:
-    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), nn.Linear(4, 4))
-    model[0][1].weight = model[0][0].weight  # type: ignore[index]
-    assert shared_parameters(model, [model[0]]) is None
-
-
-def shards(ranks: int, groups: int, *, block_bytes: int = 0) -> Shards:
-    return Shards(
-        ranks=ranks, groups=groups, blocks=(), block_bytes=block_bytes, gathered_bytes=1000, reduced_bytes=1000
+@pytest.mark.parametrize(
+    ("backend", "ranks", "groups", "block_bytes", "sent"),
+    [
+        ("nccl", 8, 1, 0, 2 * 7 * 1000),  # as much as an all-reduce
+        ("nccl", 8, 1, 800, 7 * (1000 + 800 + 1000)),  # blocks are gathered again in the backward pass
+        ("gloo", 2, 1, 0, 1000 + 2 * 1000),  # gloo reduces and scatters with an all-reduce
+        # A group of 2 sends 1000 for each collective; 2 rings of 2 ranks all-reduce 500 bytes each.
+        ("nccl", 4, 2, 800, 2 * (1000 + 800 + 1000) + 2 * 2 * 500),
+    ],
+)
+def test_a_sharded_model_sends_what_its_collectives_carry(
+    backend: Backend, ranks: int, groups: int, block_bytes: int, sent: int
+) -> None:
+    of_group = Shards(
+        ranks=ranks // groups,
+        groups=groups,
+        blocks=(),
+        block_bytes=block_bytes,
+        gathered_bytes=1000,
+        reduced_bytes=1000,
     )
-
-
-def test_a_model_gathered_at_once_sends_as_much_as_an_all_reduce() -> None:
-    assert shards(8, 1).wire_bytes(World(backend="nccl", size=8)) == 2 * 7 * 1000
-
-
-def test_blocks_are_gathered_again_in_the_backward_pass() -> None:
-    assert shards(8, 1, block_bytes=800).wire_bytes(World(backend="nccl", size=8)) == 7 * (1000 + 800 + 1000)
-
-
-def test_gloo_reduces_and_scatters_with_an_all_reduce() -> None:
-    assert shards(2, 1).wire_bytes(World(backend="gloo", size=2)) == 1000 + 2 * 1000
-
-
-def test_two_groups_all_reduce_their_shards() -> None:
-    """Per rank of 4: a group of 2 sends 1000 for each collective; 2 rings of 2 ranks all-reduce 500 bytes each."""
-    within, between = 2 * (1000 + 800 + 1000), 2 * 2 * 500
-    assert shards(2, 2, block_bytes=800).wire_bytes(World(backend="nccl", size=4)) == within + between
-
-
-def test_smaller_groups_send_less() -> None:
-    sent = [shards(8 // groups, groups).wire_bytes(World(backend="nccl", size=8)) for groups in (1, 2)]
-    assert all(more >= less for more, less in pairwise(sent))
+    assert of_group.wire_bytes(World(backend=backend, size=ranks)) == sent
 
 
 @pytest.mark.parametrize(

@@ -4,31 +4,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import distributed
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but not in __all__
 
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.protocol import SoftwareRequest
-from fixtures.ranks.context import RankContext
 from fixtures.ranks.software import describe
+from tests.builders import as_rank
 
 
 def described_in(folder: Path) -> dict[str, Any]:
-    ctx = RankContext(rank=0, device=torch.device("cpu"), folder=folder, heartbeat=Heartbeat(folder / "beats", 1))
-    described = describe(ctx, SoftwareRequest(modules=()))
+    described = describe(as_rank(folder), SoftwareRequest(modules=()))
     assert described is not None
     return described
 
 
-@pytest.mark.parametrize("name", ["NCCL_AUTH_TOKEN", "TORCH_API_KEY", "CUDA_PASSWORD", "GLOO_SECRET_FILE"])
-def test_a_value_that_may_be_a_secret_is_in_no_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(name, "hunter2")
+def test_a_value_that_may_be_a_secret_is_in_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("NCCL_AUTH_TOKEN", "TORCH_API_KEY", "CUDA_PASSWORD", "GLOO_SECRET_FILE")
+    for name in secrets:
+        monkeypatch.setenv(name, "hunter2")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    described = described_in(tmp_path)
-    assert described["variables"].items() >= {name: "(not recorded)", "NCCL_ALGO": "Ring"}.items()
+    expected = {**dict.fromkeys(secrets, "(not recorded)"), "NCCL_ALGO": "Ring"}
+    assert described_in(tmp_path)["variables"].items() >= expected.items()
 
 
 def test_over_gloo_no_back_end_of_nccl_is_described(tmp_path: Path) -> None:

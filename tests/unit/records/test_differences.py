@@ -50,13 +50,15 @@ def why(info: dict[str, Any] | None = None, **software: Any) -> str:
     return cause(before, snapshot(now, {**SOFTWARE, **software}))
 
 
-def test_the_part_and_the_phase_that_grew_are_named() -> None:
+def test_the_part_and_the_phase_that_grew_are_named_and_none_that_shrank() -> None:
     breakdown = {**INFO["breakdown_ms"], "exposed_communication": 21.9, "idle": 4.2}
     phases = {**INFO["phases_ms"], "backward": 75.8}
     expected = (
         "+12 ms a step: exposed communication +11.9 ms, in backward +11.8 ms; nothing else that is recorded differs"
     )
     assert why({"breakdown_ms": breakdown, "phases_ms": phases}) == expected
+    shrunk = {**INFO["breakdown_ms"], "exposed_communication": 30.0, "idle": 0.0}
+    assert why({"breakdown_ms": shrunk}).startswith("+12 ms a step: exposed communication +20 ms;")
 
 
 @pytest.mark.parametrize(("profiled_ms", "named"), [(117.0, True), (118.0, False)])
@@ -71,11 +73,6 @@ def test_no_part_of_a_breakdown_is_a_cause_where_the_profiler_slowed_the_host(pr
     assert [what in told for what in whats] == [named] * len(whats)
     assert "in backward +11.8 ms" in told
     assert ("; the profiler slowed the host, so its breakdown names no part" in told) is not named
-
-
-def test_a_part_that_shrank_is_no_cause() -> None:
-    breakdown = {**INFO["breakdown_ms"], "exposed_communication": 30.0, "idle": 0.0}
-    assert why({"breakdown_ms": breakdown}).startswith("+12 ms a step: exposed communication +20 ms;")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +111,11 @@ def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
     assert why(now) == f"+12 ms a step; {NEIGHBOUR['message']}"
 
 
-def test_a_record_from_before_gpus_were_looked_at_had_nothing_wrong() -> None:
-    old = snapshot({**BARE, "steps_per_s": 10.0}, {})
+def test_a_record_that_was_not_profiled_or_saw_no_gpus_reports_what_it_has() -> None:
+    bare = snapshot({**BARE, "steps_per_s": 10.0}, {})
+    assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
     now = snapshot({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "gpu_warnings": [NEIGHBOUR]}}, {})
-    assert cause(old, now) == f"+0 ms a step; {NEIGHBOUR['message']}"
+    assert cause(bare, now) == f"+0 ms a step; {NEIGHBOUR['message']}"
 
 
 @pytest.mark.parametrize(
@@ -154,11 +152,6 @@ def test_what_a_log_does_not_say_and_what_carries_most_as_before_is_no_cause(inf
     assert why(info) == "+12 ms a step; nothing else that is recorded differs"
 
 
-def test_a_record_that_was_not_profiled_reports_what_it_has() -> None:
-    bare = snapshot({**BARE, "steps_per_s": 10.0}, {})
-    assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
-
-
 # Of which record the breakdown is
 
 
@@ -173,19 +166,10 @@ def recorded(**profiled: float) -> tuple[Recorded, Snapshot]:
 NOW = snapshot({**INFO, "steps_per_s": 1 / 0.112, "breakdown_ms": {**INFO["breakdown_ms"], "idle": 16.0}}, SOFTWARE)
 
 
-def test_an_older_record_that_was_profiled_says_which_part_grew() -> None:
+def test_the_newest_profiled_record_that_was_not_as_slow_says_which_part_grew() -> None:
     told = cause_since(*recorded(older=11.0, newer=10.0), NOW)
     assert told.startswith("since newer.json, the newest profiled record of this test: +12 ms a step: idle +12 ms")
-
-
-def test_a_profiled_record_that_was_as_slow_says_nothing() -> None:
     assert cause_since(*recorded(older=8.0), NOW).startswith("+12 ms a step")
-
-
-def test_that_no_record_was_profiled_is_reported_with_the_option() -> None:
     assert cause_since(*recorded(), NOW).endswith("no record of this test was profiled: record one with --explain all")
-
-
-def test_without_a_profile_now_the_newest_record_is_enough() -> None:
     now = snapshot({**BARE, "steps_per_s": 1 / 0.112}, SOFTWARE)
     assert cause_since(*recorded(older=10.0), now) == "+12 ms a step; nothing else that is recorded differs"

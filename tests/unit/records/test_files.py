@@ -11,21 +11,14 @@ import pytest
 from fixtures.records.files import write_in_place
 
 
-def test_a_record_takes_the_place_of_the_one_before_also_behind_a_link(tmp_path: Path) -> None:
+def test_a_record_takes_the_place_and_the_mode_of_the_one_before_also_behind_a_link(tmp_path: Path) -> None:
     file, link = tmp_path / "nightly.json", tmp_path / "link.json"
     file.write_text("last night's")
+    file.chmod(0o640)
     link.symlink_to(file)
     write_in_place(link, {"benchmarks": []})
     assert json.loads(file.read_text()) == {"benchmarks": []}
-    assert link.is_symlink()
-
-
-def test_the_mode_of_the_one_before_is_kept(tmp_path: Path) -> None:
-    file = tmp_path / "nightly.json"
-    file.touch()
-    file.chmod(0o640)
-    write_in_place(file, {})
-    assert file.stat().st_mode & 0o777 == 0o640
+    assert (link.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o640)
 
 
 def test_where_the_disk_is_full_the_one_before_stays_whole(tmp_path: Path) -> None:

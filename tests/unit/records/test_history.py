@@ -37,11 +37,8 @@ def test_a_night_that_is_there_twice_counts_once(tmp_path: Path) -> None:
 
 def test_nights_of_another_workload_under_one_name_are_left_out(tmp_path: Path) -> None:
     for number, batch in enumerate((4, 4, 8), start=1):
-        write(
-            tmp_path,
-            number,
-            night(number, benchmark(DDP, 0.1, workload_fingerprint=json_of(replace(TRAINED, batch_size=batch)))),
-        )
+        trained = json_of(replace(TRAINED, batch_size=batch))
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1, workload_fingerprint=trained)))
     tests, left_out = read_nights([tmp_path])
     assert len(tests[HERE][DDP]) == 1
     (line,) = left_out

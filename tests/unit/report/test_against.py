@@ -17,16 +17,17 @@ from tests.builders import SETTINGS, launch, measured, unwrapped
 Variables = Mapping[str, str]
 
 
-def printed(given: dict[str, str], without: Variables | None, with_: Variables | None) -> list[str]:
-    """The lines of one test with the variables in NCCL's log on each side; None: NCCL did not run."""
+def compared(own_s: list[float], other_s: list[float], given: dict[str, str], *logged: Variables | None) -> list[str]:
+    """The lines of one test. logged: the variables in NCCL's log on each side; None: NCCL did not run."""
     own, other = (
-        measured("ddp", 0, launches=(replace(launch(1.0), fingerprint=log),))
-        for log in (
-            Fingerprint() if logged is None else Fingerprint(nccl="2.27.5", variables=logged)
-            for logged in (without, with_)
+        measured("ddp", 0, launches=tuple(replace(launch(time), fingerprint=log) for time in side))
+        for side, log in zip(
+            (own_s, other_s),
+            (Fingerprint() if of is None else Fingerprint(nccl="2.27.5", variables=of) for of in logged),
+            strict=True,
         )
     )
-    verdict, interval = judge_sides([1.6, 1.61, 1.62], [1.0, 1.01, 1.02])
+    verdict, interval = judge_sides(own_s, other_s)
     run = Run(settings=replace(SETTINGS, against_env=given))
     run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
         measurement=own,
@@ -35,6 +36,10 @@ def printed(given: dict[str, str], without: Variables | None, with_: Variables |
     )
     run.environment, run.other_environment = (EnvironmentRecord(variables=dict(side)) for side in ({}, given))
     return against_lines(run)
+
+
+def printed(given: dict[str, str], without: Variables | None, with_: Variables | None) -> list[str]:
+    return compared([1.6, 1.61, 1.62], [1.0, 1.01, 1.02], given, without, with_)
 
 
 def test_the_sides_are_those_without_and_with_the_variable() -> None:
@@ -69,9 +74,7 @@ def test_the_sides_are_those_without_and_with_the_variable() -> None:
             {"NCCL_ALGO": "Ring"},
             {"NCCL_ALGO": "Ring"},
             {"NCCL_ALGO": "Ring"},
-            [
-                "NCCL's log does not show that NCCL_ALGO took effect: check the name, and whether nccl.conf sets it",
-            ],
+            ["NCCL's log does not show that NCCL_ALGO took effect: check the name, and whether nccl.conf sets it"],
             id="on-both-sides",
         ),
         pytest.param(
@@ -93,15 +96,7 @@ def test_what_nccls_log_shows_is_reported(
 
 
 def rows_of(own_s: list[float], other_s: list[float]) -> str:
-    own, other = (measured("ddp", 0, launches=tuple(launch(time) for time in side)) for side in (own_s, other_s))
-    verdict, interval = judge_sides(own_s, other_s)
-    run = Run(settings=replace(SETTINGS, against_env={"NOTHING": "1"}))
-    run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
-        measurement=own,
-        verdict=verdict,
-        pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),
-    )
-    return "\n".join(unwrapped(against_lines(run)))
+    return "\n".join(unwrapped(compared(own_s, other_s, {"NOTHING": "1"}, {}, {})))
 
 
 def test_launches_left_out_are_named_and_are_not_in_the_times() -> None:

@@ -31,17 +31,18 @@ def starved(step_ms: float, starved_ms: float) -> Breakdown:
     return on_ranks((idle,))
 
 
-def test_a_device_that_starves_is_reported_with_the_waits_of_the_host() -> None:
-    assert remarks_of(starved(90, 5), 90) == "the GPU waits 5.0 ms for the host; the host waits for the GPU once a step"
-
-
-def test_what_the_profiler_itself_starves_the_device_is_not_reported() -> None:
-    assert remarks_of(starved(90, 3), 87) == ""
-
-
-def test_a_profiler_that_slows_the_host_is_named_and_not_a_late_rank() -> None:
-    adds = "18 ms longer than measured, because the profiler slows the host"
-    assert remarks_of(POWERSGD, POWERSGD.step_ms - 18) == adds
+@pytest.mark.parametrize(
+    ("breakdown", "measured_step_ms", "says"),
+    [
+        (starved(90, 5), 90, "the GPU waits 5.0 ms for the host; the host waits for the GPU once a step"),
+        (starved(90, 3), 87, ""),  # by the profiler itself
+        (POWERSGD, POWERSGD.step_ms - 18, "18 ms longer than measured, because the profiler slows the host"),
+        (on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62, ""),
+    ],
+)
+def test_a_row_says_what_is_odd_in_it(breakdown: Breakdown, measured_step_ms: float, says: str) -> None:
+    assert remarks_of(breakdown, measured_step_ms) == says
+    assert "rank 1 late in 12 of 15 collectives" in remarks_of(POWERSGD, POWERSGD.step_ms)
 
 
 def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown() -> None:
@@ -53,10 +54,6 @@ def test_a_host_that_limits_the_measured_step_is_named_and_both_steps_are_shown(
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
     record = explanation.profile()
     assert (record.profiled_step_ms, record.measured_step_ms) == (110, 90)
-
-
-def test_a_rank_that_keeps_the_others_waiting_is_named() -> None:
-    assert "rank 1 late in 12 of 15 collectives" in remarks_of(POWERSGD, POWERSGD.step_ms)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +70,6 @@ def test_lateness_that_is_no_ranks_own_or_costs_nothing_is_not_said(breakdown: B
     assert waiting is not None
     assert waiting.late
     assert remarks_of(breakdown, 89.62) == ""
-
-
-def test_a_table_of_even_steps_has_no_remarks() -> None:
-    assert remarks_of(on_ranks((step(84.76, 0.61, 1.76, 2.87),)), 89.62) == ""
 
 
 def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
@@ -107,11 +100,8 @@ def profiled(*configs: str) -> list[str]:
     return breakdown_lines(run)
 
 
-def test_one_profiled_test_is_listed_with_what_its_traces_would_show() -> None:
+def test_one_profiled_test_is_listed_with_what_its_traces_would_show_and_of_several_none() -> None:
     lines = profiled("ddp")
     assert "phases of rank 0 on the device, ms: forward 25.00, backward 60.00" in lines
     assert any(line.startswith("not launch-bound: the host launches 7.00 ms ahead; ") for line in lines)
-
-
-def test_of_several_it_is_not() -> None:
     assert not any("phases of" in line or "ms ahead" in line for line in profiled("ddp", "bf16"))

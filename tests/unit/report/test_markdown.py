@@ -11,13 +11,10 @@ from fixtures.report.markdown import MOST_CHARACTERS, code, escaped, markdown
 from tests.run_reports import DDP, HOSTILE, h200, hostile, large, report_of, slower, with_transfers
 
 
-def test_it_begins_with_the_answer_and_names_what_is_slower() -> None:
+def test_it_begins_with_the_answer_and_has_every_config_once_the_slower_ones_first() -> None:
     lines = markdown(report_of(slower(h200()))).splitlines()
     assert lines[0] == "## ddp-perf: 1 slower, 39 ok (40 measured tests)"
     assert f"- `{DDP}`: slower by 5.1 %; cause: NCCL 2.28 -\\> 2.29" in lines
-
-
-def test_the_tables_have_every_config_once_the_slower_ones_first() -> None:
     lines = markdown(report_of(with_transfers(slower(h200())))).splitlines()
     rows = [line for line in lines if line.startswith("| `")]
     assert len(rows) == 35 + 3

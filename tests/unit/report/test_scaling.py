@@ -23,11 +23,9 @@ def test_the_best_of_different_batches_trains_the_most_samples() -> None:
 
 
 def test_a_graph_that_beats_eager_steps_without_communication_is_no_disturbance() -> None:
-    shown = lines(quiet("ddp", 8), quiet("no_comm", 9.5), quiet("graph-bucket_25mb", 20))
-    assert not [line for line in shown if line.startswith("disturbed")]
-    assert best(quiet("ddp", 8), quiet("no_comm", 9.5), quiet("graph-bucket_25mb", 20))[0].startswith(
-        "best lossless: graph-bucket_25mb"
-    )
+    measurements = quiet("ddp", 8), quiet("no_comm", 9.5), quiet("graph-bucket_25mb", 20)
+    assert not [line for line in lines(*measurements) if line.startswith("disturbed")]
+    assert best(*measurements)[0].startswith("best lossless: graph-bucket_25mb")
 
 
 @pytest.mark.parametrize("config", ["accumulate_4", "batch_x4", "local_sgd_8"])
@@ -59,41 +57,28 @@ def test_the_largest_world_has_a_line_on_how_the_fastest_lossless_config_scales(
         measured("ddp", 5, interconnect="shm"),
     ]
     begin = "scaling efficiency of the fastest lossless config: "
-    assert scaling(*measurements) == [
-        begin + "2gpu 95.0, 8gpu 80.0 %",
-        begin + "8gpu 95.0 %",
-    ]
+    assert scaling(*measurements) == [begin + "2gpu 95.0, 8gpu 80.0 %", begin + "8gpu 95.0 %"]
     table = lines(*measurements)
     assert table.index(scaling(*measurements)[0]) > max(i for i, line in enumerate(table) if line.startswith("bf16 "))
-
-
-def test_without_one_device_or_with_one_device_only_nothing_scales() -> None:
     assert scaling(DDP, NO_COMM) == scaling(SINGLE, measured("ddp", 9.6, world="1gpu")) == []
 
 
-def test_on_one_gpu_ddp_costs_what_was_measured() -> None:
-    table = lines(ALONE, on_one("ddp", 103.1, 103, 103.2))
-    advice = "one GPU: train without DDP, which costs 3.0 % (ddp against single)"
-    assert [line for line in table if line.startswith("one ")] == [advice]
-
-
-def test_where_training_without_ddp_is_advised_no_config_of_ddp_is_called_best() -> None:
-    first = quiet("ddp", 8), quiet("ddp_default", 9)
-    named = [line for line in lines(*first, ALONE, on_one("ddp", 100, 100, 100)) if line.startswith("best lossless")]
-    assert [line.split(",")[0] for line in named] == ["best lossless: ddp"]
-    advised = lines(*first, ALONE, on_one("ddp", 103.1, 103, 103.2))
-    assert not [line for line in advised if line.startswith("best lossless")]
+def test_the_best_config_of_ddp_is_named_with_the_faster_training_without_it() -> None:
+    assert best(ALONE, on_one("ddp", 103.1, 103, 103.2))[0].endswith("; single, without DDP, is faster")
+    assert best(ALONE, on_one("ddp", 100, 100, 100))[0].endswith(" steps/s")
 
 
 @pytest.mark.parametrize(
-    "ddp",
+    ("ddp", "decided"),
     [
-        [on_one("ddp", 101, 99, 100.5)],  # within the spread
-        [on_one("ddp", 103)],  # one launch
-        [on_one("ddp", 103.1, 103, 103.2), on_one("bucket_view", 100, 100.1, 100)],  # not at best
-        [on_one("bf16", 103.1, 103, 103.2)],  # lossy
-        [quiet("ddp", 8)],  # several
+        ([on_one("ddp", 103.1, 103, 103.2)], True),
+        ([on_one("ddp", 101, 99, 100.5)], False),  # within the spread
+        ([on_one("ddp", 103)], False),  # one launch
+        ([on_one("ddp", 103.1, 103, 103.2), on_one("bucket_view", 100, 100.1, 100)], False),  # not at best
+        ([on_one("bf16", 103.1, 103, 103.2)], False),  # lossy
+        ([quiet("ddp", 8)], False),  # several
     ],
 )
-def test_a_cost_on_one_gpu_that_is_not_decided_is_not_said(ddp: list[Measurement]) -> None:
-    assert [line for line in lines(ALONE, *ddp) if line.startswith("one ")] == []
+def test_on_one_gpu_ddp_costs_what_was_measured_if_it_is_decided(ddp: list[Measurement], decided: bool) -> None:
+    advice = "one GPU: train without DDP, which costs 3.0 % (ddp against single)"
+    assert [line for line in lines(ALONE, *ddp) if line.startswith("one ")] == [advice] * decided

@@ -53,11 +53,13 @@ def test_what_gains_most_is_one_line() -> None:
     assert line.endswith("; 1 more gain less")
 
 
-def test_where_nothing_gains_automatic_is_best() -> None:
+def test_where_nothing_gains_automatic_settings_and_plain_buckets_are_best() -> None:
     (line,) = setting_lines(table(4, **{"ctas_4-bucket_25mb": 0.12}))
     assert line.startswith(
         "NCCL's automatic settings are best here: of 8 other settings none clearly gains, at most 0."
     )
+    (line,) = setting_lines(table(8, DDP_FILE))
+    assert line.startswith("plain buckets are best here: of 12 settings of DDP none clearly gains, at most 0.")
 
 
 def test_of_equal_settings_one_is_rarely_called_better() -> None:
@@ -65,18 +67,18 @@ def test_of_equal_settings_one_is_rarely_called_better() -> None:
     assert named <= 200 * 0.1
 
 
-def test_one_launch_decides_nothing() -> None:
+def test_one_launch_and_a_disturbed_run_decide_nothing() -> None:
     lines = setting_lines([launched("bucket_10mb", 0.1), launched("ctas_8-bucket_10mb", 0.05)])
     assert lines == ["one launch decides nothing about NCCL's settings"]
+    assert setting_lines(table(5, **{"ctas_8-bucket_10mb": 0.05}), run_disturbed=True) == []
 
 
-@pytest.mark.parametrize("names", [("bucket_10mb", "bucket_25mb"), ("ctas_8-bucket_10mb", "bucket_25mb")])
+WITHOUT_A_SETTING = tuple(name for name in CONFIGS if not CONFIGS[name].compared_with)
+
+
+@pytest.mark.parametrize("names", [WITHOUT_A_SETTING, ("ctas_8-bucket_10mb", "bucket_25mb")], ids=["none", "other"])
 def test_without_its_automatic_config_a_setting_has_no_gain(names: tuple[str, ...]) -> None:
     assert setting_lines([launched(name, 0.1, 0.1) for name in names]) == []
-
-
-def test_a_disturbed_run_says_nothing() -> None:
-    assert setting_lines(table(5, **{"ctas_8-bucket_10mb": 0.05}), run_disturbed=True) == []
 
 
 def test_a_setting_of_ddp_is_compared_with_the_config_that_it_names() -> None:
@@ -93,12 +95,3 @@ def test_ddp_and_nccl_have_a_line_each() -> None:
     assert of_nccl.startswith("NCCL's automatic settings are best here: of 8 other settings none clearly gains")
     assert of_ddp.startswith("last_bucket_1mb-bucket_25mb gains 2.")
     assert " over bucket_25mb (" in of_ddp
-
-
-def test_where_no_setting_of_ddp_gains_plain_buckets_are_best() -> None:
-    (line,) = setting_lines(table(8, DDP_FILE))
-    assert line.startswith("plain buckets are best here: of 12 settings of DDP none clearly gains, at most 0.")
-
-
-def test_without_a_setting_there_is_no_line() -> None:
-    assert setting_lines([launched(name, 0.1, 0.1) for name in CONFIGS if not CONFIGS[name].compared_with]) == []

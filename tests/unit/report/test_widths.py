@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.gradients.hook_training import effect
 from fixtures.launch.interpreter import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import CONFIGS
@@ -33,7 +34,7 @@ from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Judged, Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, launch, measured, report_of
+from tests.builders import SETTINGS, launch, measured, report_of, run_of
 from tests.h200 import POWERSGD
 
 OTHER = Interpreter(
@@ -65,19 +66,9 @@ def busy(config: str) -> Measurement:
     return measured(config, 0, launches=(one, replace(one, step_s=(0.81,)), replace(one, step_s=(0.87,))))
 
 
-def effect(config: str) -> Effect:
-    return Effect(
-        config=config,
-        world="8gpu",
-        excess_percent=145.0,
-        margin_percent=12.5,
-        kept_percent=31.4,
-        losses=(),
-        reference=(),
-        steps=(),
-        curve=(),
-        reference_curve=(),
-    )
+def effect_of(config: str) -> Effect:
+    learnt = effect(config, "8gpu", [(2.0, 0.5)] * 2, [(2.0, 0.5)] * 2)
+    return replace(learnt, excess_percent=145.0, margin_percent=12.5, kept_percent=31.4)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +99,7 @@ def everything() -> Run:
         run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(
             measurement=all_reduces, verdict=SLOWER
         )
-    run.training_effects = [effect(config) for config in CONFIGS]
+    run.training_effects = [effect_of(config) for config in CONFIGS]
     return run
 
 
@@ -143,10 +134,7 @@ def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> Non
 
 def test_how_four_worlds_scale_fits_in_one_line() -> None:
     worlds = [replace(busy("bucket_2000mb"), world=parse_world(f"{size}gpu")) for size in (2, 4, 6, 8)]
-    single = replace(busy("single"), world=parse_world("1gpu"))
-    run = Run(settings=SETTINGS)
-    for number, m in enumerate((single, *worlds)):
-        run.measured[str(number)] = Judged(measurement=m, verdict=SLOWER)
+    run = run_of(replace(busy("single"), world=parse_world("1gpu")), *worlds)
     printed = report_lines(run, report_of(run))
     assert (
         "scaling efficiency of the fastest lossless config: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed

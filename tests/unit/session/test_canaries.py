@@ -8,16 +8,11 @@ from fixtures.records.files import BadRecord, checked_run
 from fixtures.session.canaries import CanaryTimes, canary_changes, of_one_launch
 
 
-def timed(canary: str, *by_rank: list[float]) -> list[dict[str, list[float]]]:
-    return [{canary: times} for times in by_rank]
-
-
-def test_a_repetition_lasts_as_long_as_on_its_slowest_rank() -> None:
-    assert of_one_launch(timed("copy", [1.0, 5.0, 1.0], [2.0, 1.0, 3.0])) == {"copy": 3.0}
-
-
-def test_the_host_is_as_fast_as_its_ranks_on_average() -> None:
-    assert of_one_launch(timed(HOST, [1.0, 5.0, 1.0], [2.0, 2.0, 4.0])) == {HOST: 2.5}
+@pytest.mark.parametrize(("canary", "second", "took"), [("copy", [2.0, 1.0, 3.0], 3.0), (HOST, [2.0, 2.0, 4.0], 2.5)])
+def test_a_repetition_lasts_as_long_as_on_its_slowest_rank_and_of_the_host_as_on_average(
+    canary: str, second: list[float], took: float
+) -> None:
+    assert of_one_launch([{canary: [1.0, 5.0, 1.0]}, {canary: second}]) == {canary: took}
 
 
 def test_a_record_without_canaries_has_none() -> None:
@@ -48,9 +43,8 @@ def test_only_canaries_of_the_same_world_are_compared() -> None:
 
 def test_the_host_is_no_canary_for_all_tests() -> None:
     now = CanaryTimes(world="8gpu", before_s={HOST: [2.0] * 3, "copy": [1.0] * 3})
-    assert canary_changes(now, [{"8gpu": {HOST: [1.0] * 3, "copy": [1.0] * 3}}], min_slowdown_percent=1).keys() == {
-        "copy"
-    }
+    before = [{"8gpu": {HOST: [1.0] * 3, "copy": [1.0] * 3}}]
+    assert canary_changes(now, before, min_slowdown_percent=1).keys() == {"copy"}
 
 
 @pytest.mark.parametrize("records", [1, 3, 10])

@@ -26,13 +26,10 @@ def run() -> Run:
     return Run(settings=SETTINGS)
 
 
-def test_a_workload_is_named_by_its_module(run: Run) -> None:
+def test_a_workload_and_a_config_are_named_by_their_module_and_found_there_by_ranks(run: Run) -> None:
     assert workload_named(mine, run, HERE) == (f"{__name__}:mine", mine)
     assert workload_named(f"{__name__}:mine", run, HERE) == (f"{__name__}:mine", mine)
     assert workload_named("vit_tiny", run, HERE) == ("vit_tiny", WORKLOADS["vit_tiny"])
-
-
-def test_a_config_is_named_by_its_module_and_found_there_by_ranks() -> None:
     config = config_named(small, HERE)
     assert config == small
     assert find_config(config.reference) == small
@@ -53,18 +50,12 @@ def test_a_workload_that_ranks_cannot_find_fails_the_test(run: Run, given: Workl
         workload_named(given, run, HERE)
 
 
-def test_two_workloads_have_two_names(run: Run) -> None:
+def test_a_name_is_that_of_one_workload_or_config_and_of_no_bare_transfer(run: Run) -> None:
     run.own_workloads["other:mine"] = replace(mine, batch_size=3)
     with pytest.raises(pytest.fail.Exception, match="its name 'mine' is also the name of other:mine"):
         workload_named(mine, run, HERE)
-
-
-def test_a_workload_has_no_name_of_bare_transfers(run: Run) -> None:
     with pytest.raises(pytest.fail.Exception, match="its name 'all_reduce' is the suite's own"):
         workload_named(transfer, run, HERE)
-
-
-def test_a_config_has_a_name_of_its_own() -> None:
     with pytest.raises(pytest.fail.Exception, match="its name 'ddp' is the suite's own"):
         config_named(replace(small, name="ddp"), HERE)
 

@@ -44,16 +44,20 @@ def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: floa
     assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(run)
 
 
-def test_the_record_has_the_source_of_the_expected_time() -> None:
-    recorded = Figure(step_ms=90, now_ms=100, record="0001_a.json")
-    advice = Advice(what="", config="bf16", step_ms=200, expected_ms=180, figure=recorded)
-    info = advice_record(advice)
-    assert (info.expected_ms, info.recorded_ms, info.record) == (180, 90, "0001_a.json")
-    assert info.predicted_ms is info.measured_ms is None
-    info = advice_record(replace(advice, figure=Figure(step_ms=180)))
-    assert (info.measured_ms, info.predicted_ms, info.recorded_ms, info.record) == (180, None, None, None)
-    info = advice_record(replace(advice, figure=None))
-    assert (info.predicted_ms, info.measured_ms, info.recorded_ms) == (180, None, None)
+@pytest.mark.parametrize(
+    ("figure", "sources"),
+    [
+        (Figure(step_ms=90, now_ms=100, record="0001_a.json"), {"recorded_ms": 90, "record": "0001_a.json"}),
+        (Figure(step_ms=180), {"measured_ms": 180}),
+        (None, {"predicted_ms": 180}),
+    ],
+)
+def test_the_record_has_the_source_of_the_expected_time(figure: Figure | None, sources: dict[str, object]) -> None:
+    advice = Advice(what="", config="bf16", step_ms=200, expected_ms=180, figure=figure)
+    recorded = json_of(advice_record(advice))
+    names = ("recorded_ms", "record", "measured_ms", "predicted_ms")
+    assert {name: recorded[name] for name in names if recorded.get(name) is not None} == sources
+    assert recorded["expected_ms"] == 180
 
 
 TWO = "2x-nvidia-h200-nv18"
@@ -83,8 +87,7 @@ def of_two_h200(config: str) -> tuple[Run, Measurement, Parts]:
 
 
 @pytest.mark.parametrize(
-    ("config", "advised"),
-    [("ddp", ["bucket_10mb"]), ("ddp_default", ["bucket_10mb", "bucket_100mb"])],
+    ("config", "advised"), [("ddp", ["bucket_10mb"]), ("ddp_default", ["bucket_10mb", "bucket_100mb"])]
 )
 def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config: str, advised: list[str]) -> None:
     run, m, parts = of_two_h200(config)
@@ -117,35 +120,26 @@ def test_canaries_of_another_world_are_no_all_reduces_of_this_one() -> None:
     assert all_reduces(run, replace(m, world=parse_world("8gpu"))) is None
 
 
-def test_the_figure_comes_from_the_newest_record_that_has_both_configs() -> None:
+def test_the_figure_comes_from_this_run_or_the_newest_record_that_has_both_configs() -> None:
     run, m, _ = of_two_h200("ddp_default")
     figure = figures_for(run, m)["bf16-bucket_25mb"]
     assert figure.record == "0004_vit.json"
     assert (figure.step_ms, figure.now_ms) == pytest.approx((91.12, 88.33), abs=0.01)
+    other = measured("bucket_10mb", 10, world="2gpu")
+    run.measured["perf/test_other"] = Judged(measurement=other, verdict=judge([0.1], []))
+    figure = figures_for(run, m)["bucket_10mb"]
+    assert figure.step_ms == pytest.approx(100)
+    assert figure.record is None
 
 
-def test_this_run_takes_precedence_over_the_records() -> None:
-    run, m, _ = of_two_h200("ddp_default")
-    run.measured["perf/test_other"] = Judged(
-        measurement=measured("bucket_10mb", 10, world="2gpu"), verdict=judge([0.1], [])
-    )
-    figures = figures_for(run, m)
-    assert figures["bucket_10mb"].step_ms == pytest.approx(100)
-    assert figures["bucket_10mb"].record is None
-
-
-def test_a_record_without_the_current_config_gives_an_unscaled_time() -> None:
-    run, m, _ = of_two_h200("ddp_default")
-    run.history[TWO] = {test: one for test, one in run.history[TWO].items() if "ddp_default" not in test}
-    figure = figures_for(run, m)["bf16"]
-    assert (figure.now_ms, figure.expected_ms(88.33)) == (None, figure.step_ms)
-
-
-def test_another_world_or_interconnect_has_no_figure() -> None:
+def test_a_record_without_the_current_config_is_unscaled_and_another_world_or_interconnect_has_no_figure() -> None:
     run, m, _ = of_two_h200("ddp_default")
     assert "single" not in figures_for(run, m)
     assert figures_for(run, replace(m, interconnect=INTERCONNECTS["shm"])) == {}
     assert set(figures_for(run, replace(m, world=parse_world("1gpu")))) == {"single", "ddp"}
+    run.history[TWO] = {test: one for test, one in run.history[TWO].items() if "ddp_default" not in test}
+    figure = figures_for(run, m)["bf16"]
+    assert (figure.now_ms, figure.expected_ms(88.33)) == (None, figure.step_ms)
 
 
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:

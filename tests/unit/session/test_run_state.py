@@ -27,6 +27,8 @@ def test_an_open_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
     run.decided[TEST] = replace(OPEN, word="slower")
     assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "slower"
     assert run.measured[TEST].verdict.word == "unclear"
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        run.judged[TEST] = run.measured[TEST]  # type: ignore[index]
 
 
 def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> None:
@@ -34,11 +36,6 @@ def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> 
     assert run.judged[TEST].measurement.fidelity == "lossy"
     run.wrong_hooks.add("bf16")
     assert run.judged[TEST].measurement.fidelity == "wrong"
-
-
-def test_the_merged_results_cannot_be_written_to(run: Run) -> None:
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        run.judged[TEST] = run.measured[TEST]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,11 @@ def test_each_kind_of_change_has_its_words(own: list[float], word: str, reason: 
     assert reason in verdict.reason
 
 
-def test_an_undecided_test_whose_interval_is_above_zero_names_the_change_that_decides() -> None:
+def test_an_undecided_test_names_the_change_that_decides_and_a_small_one_is_ok() -> None:
     verdict, (low, _) = judge_sides([1.018, 1.02, 1.024], QUIET, looks=4, tests=10)
     assert verdict.word == "unclear"
     assert low > 0
     assert f"it takes a change over {verdict.threshold_percent:.2f} %" in verdict.reason
-
-
-def test_a_significant_but_small_change_is_ok() -> None:
     assert judge_sides([1.0051, 1.005, 1.0049] * 3, QUIET * 3)[0].word == "ok"
 
 
@@ -67,20 +64,14 @@ def test_one_slow_process_a_side_neither_decides_nor_keeps_a_test_undecided(chan
     assert judge_sides(own, [*QUIET, *QUIET[:2], 1.12], looks=4)[0].word == word
     assert judge_sides([change, 1.001 * change, 1.08 * change], QUIET, looks=4)[0].word == "unclear"
     assert Side.of(own).outlying_percent == pytest.approx((8.0,), abs=0.1)
-
-
-def test_a_launch_at_the_end_of_a_spread_is_not_called_outlying() -> None:
     assert Side.of([1.0, 1.02, 1.04, 1.06, 1.08, 1.1]).outlying_percent == ()
 
 
-def test_the_threshold_of_two_contradicting_launches_is_bounded() -> None:
+def test_one_launch_a_side_and_two_that_contradict_decide_nothing() -> None:
+    assert judge_sides([1.3], [1.0])[0].word == "unclear"
+    with pytest.raises(ValueError, match="no launch"):
+        judge_sides([], [])
     verdict, (low, high) = judge_sides([0.5, 2.0], QUIET[:2], looks=8, false_alarms_percent=1e-6)
     assert verdict.word == "unclear"
     assert verdict.threshold_percent == pytest.approx(999_900)
     assert -100 < low < 0 < high < 1e7
-
-
-def test_one_launch_a_side_decides_nothing() -> None:
-    assert judge_sides([1.3], [1.0])[0].word == "unclear"
-    with pytest.raises(ValueError, match="no launch"):
-        judge_sides([], [])

@@ -36,13 +36,13 @@ def test_smaller_buckets_expose_only_the_last_one_and_a_view_saves_copies() -> N
     found = advice(PARTS, "bucket_100mb")["bucket_100mb"]
     assert found.what == "smaller buckets"
     assert found.expected_ms == pytest.approx(200 - (40 - 10) - 4, rel=1e-3)
-
-
-def test_an_all_reduce_takes_as_long_as_that_of_one_bucket_in_a_measured_step() -> None:
-    """Alone it takes half of that."""
+    # Alone it takes half of that.
     twice = replace(STRAIGHT, bytes_per_s=2 * STRAIGHT.bytes_per_s)
     found = advice(PARTS, "bucket_100mb", line=twice)["bucket_100mb"]
     assert found.expected_ms == pytest.approx(200 - (40 - 10) - 4, rel=1e-3)
+    view = advice(PARTS, "bucket_view", "static_graph")
+    assert view["bucket_view"].expected_ms == pytest.approx(196)
+    assert list(view) == ["bucket_view"]
 
 
 def test_measured_buckets_show_how_much_all_reduces_slow_compute() -> None:
@@ -52,23 +52,23 @@ def test_measured_buckets_show_how_much_all_reduces_slow_compute() -> None:
     assert found["bf16-bucket_50mb"].expected_ms == pytest.approx(156 + 2.5 + 17.5 / 5, rel=1e-3)
 
 
-def test_the_best_bucket_size_is_advised() -> None:
+def test_the_size_of_buckets_is_advised_that_the_latency_asks_for() -> None:
     latency = Line(latency_s=0.005, bytes_per_s=STRAIGHT.bytes_per_s)  # 10 MB take 6 ms, more than their backward pass
     buckets = ("bucket_10mb", "bucket_50mb", "bucket_100mb")
     assert list(advice(PARTS, *buckets, line=latency)) == ["bucket_50mb"]
-
-
-def test_larger_buckets_are_advised_if_each_costs_a_latency() -> None:
-    latency = Line(latency_s=0.010, bytes_per_s=STRAIGHT.bytes_per_s)
+    latency = replace(latency, latency_s=0.010)  # of each bucket
     now = replace(CONFIGS["bucket_10mb"], name="now")
     found = advise(replace(PARTS, step_ms=500), now, [CONFIGS["bucket_100mb"]], latency)
     assert [one.what for one in found] == ["larger buckets"]
 
 
-def test_compression_halves_the_time_and_has_its_error() -> None:
+def test_compression_halves_the_time_and_has_its_measured_error_or_its_bound() -> None:
     found = advice(PARTS, "bf16")["bf16"]
     assert found.expected_ms == pytest.approx(200 - 20 - 4, rel=1e-3)
     assert (found.what, found.gradient_error) == ("bfloat16 compression", 2**-8)
+    figures = {"bf16": Figure(step_ms=180, gradient_error=2e-3)}
+    assert advice(PARTS, "bf16", figures=figures)["bf16"].gradient_error == 2e-3
+    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=180)})["bf16"].gradient_error == 2**-8
 
 
 def test_two_changes_are_advised_only_when_they_beat_one() -> None:
@@ -76,12 +76,6 @@ def test_two_changes_are_advised_only_when_they_beat_one() -> None:
     assert set(advice(PARTS, *both)) == set(both)
     at_once = replace(PARTS, backward_ms=0)  # nothing is hidden, whatever the buckets
     assert set(advice(at_once, *both)) == {"bf16"}
-
-
-def test_a_bucket_view_saves_the_copies() -> None:
-    found = advice(PARTS, "bucket_view", "static_graph")
-    assert found["bucket_view"].expected_ms == pytest.approx(196)
-    assert list(found) == ["bucket_view"]
 
 
 def test_the_prediction_includes_the_kernels_of_a_hook() -> None:
@@ -99,20 +93,16 @@ def test_what_a_measured_hook_takes_longer_is_added_to_its_unmeasured_configs() 
     assert found["bf16-bucket_100mb"].expected_ms == pytest.approx(alone + 10, abs=0.1)
 
 
-def test_a_graph_is_advised_only_for_a_launch_bound_step() -> None:
+def test_a_graph_is_advised_only_for_a_launch_bound_step_and_workers_only_for_a_loader() -> None:
     assert advice(replace(PARTS, starved_ms=50, launch_bound=True))[None].expected_ms == 150
     assert advice(replace(PARTS, starved_ms=19, launch_bound=False)) == {}
-
-
-def test_loader_workers_are_advised_if_there_is_a_loader() -> None:
     parts = replace(PARTS, awaited_ms=30)
     assert advice(parts, now="feed_loader", line=None)["feed_pinned"].expected_ms == 170
     assert advice(parts, line=None) == {}
 
 
 @pytest.mark.parametrize(
-    "config",
-    ["powersgd_rank1", "no_comm", "single", "feed_resident", "ddp", "static_graph", "graph-bucket_25mb"],
+    "config", ["powersgd_rank1", "no_comm", "single", "feed_resident", "ddp", "static_graph", "graph-bucket_25mb"]
 )
 def test_a_config_without_a_prediction_or_a_change_is_not_advised(config: str) -> None:
     assert advice(PARTS, config) == {}
@@ -153,27 +143,15 @@ def test_no_step_is_predicted_to_be_shorter_than_the_one_without_communication(
 # Measurements
 
 
-def test_a_config_that_was_measured_slower_is_not_advised() -> None:
-    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=199)}) == {}
-    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=210)}) == {}
-
-
-def test_a_measurement_replaces_the_prediction() -> None:
+def test_a_measurement_replaces_the_prediction_and_one_that_was_slower_is_not_advised() -> None:
     figures = {"bucket_100mb": Figure(step_ms=190), "bucket_50mb": Figure(step_ms=180)}
     (found,) = advice(PARTS, "bucket_50mb", "bucket_100mb", figures=figures).values()
     assert (found.config, found.expected_ms, found.figure) == ("bucket_50mb", 180, Figure(step_ms=180))
     assert found.gain_percent == pytest.approx(10)
-
-
-def test_a_measurement_in_a_record_is_scaled_by_the_current_config_in_the_same_record() -> None:
+    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=199)}) == {}
+    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=210)}) == {}
     (found,) = advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=90, now_ms=100, record="0001_a.json")}).values()
     assert found.expected_ms == pytest.approx(180)
-
-
-def test_a_measured_gradient_error_replaces_its_bound() -> None:
-    figures = {"bf16": Figure(step_ms=180, gradient_error=2e-3)}
-    assert advice(PARTS, "bf16", figures=figures)["bf16"].gradient_error == 2e-3
-    assert advice(PARTS, "bf16", figures={"bf16": Figure(step_ms=180)})["bf16"].gradient_error == 2**-8
 
 
 def test_an_alias_of_a_measured_config_is_not_predicted() -> None:

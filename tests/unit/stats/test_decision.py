@@ -107,39 +107,30 @@ def test_what_the_machine_explains_is_unclear_and_not_measured_again(canary_perc
     assert "perf::machine[rack-7]" in [failure.test for failure in decision.failures]
 
 
-def test_slower_canaries_leave_a_test_of_few_unclear() -> None:
+def test_slower_canaries_leave_a_test_of_few_unclear_but_no_bare_transfer() -> None:
     found = verdict(decided(compared(20), canary_percent=50))
     assert found.word == "unclear"
     assert found.reason.endswith("; with fewer than 5 tests it is unknown how much of it the machine explains")
-
-
-def test_a_bare_transfer_is_explained_by_no_canary() -> None:
     assert verdict(decided(compared(20, trains=False), canary_percent=50)).word == "slower"
 
 
-def test_other_work_leaves_a_slower_test_unclear_with_the_numbers() -> None:
+def test_other_work_leaves_a_slower_test_unclear_up_to_what_it_takes() -> None:
     decision = decided(compared(20, others=(1, 2)))
     assert (verdict(decision).word, verdict(decision).exceeds, decision.suspects) == ("unclear", True, ["0"])
     assert verdict(decision).reason.endswith(
         "; other processes used 1.0 of 2 cores in every measurement, which explains 183 %"
     )
-
-
-def test_other_work_explains_no_more_than_it_takes() -> None:
     assert explained_by_others_percent(0.1, 2) == 0
     assert explained_by_others_percent(2, 2) < math.inf
     assert verdict(decided(compared(400, others=(1, 2)))).word == "slower"
 
 
-def test_a_test_without_a_baseline_keeps_its_verdict() -> None:
+def test_a_run_that_could_find_little_fails_unless_it_has_no_baseline() -> None:
+    (failure,) = decided(compared(2), sensitivity_percent=1).failures
+    assert failure.test == "perf::sensitivity[rack-7]"
     new = judge([0.1], [])
     decision = decided(compared(0, records={}, first=new), sensitivity_percent=1)
     assert (verdict(decision), decision.failures) == (new, [])
-
-
-def test_a_run_that_could_find_little_fails() -> None:
-    (failure,) = decided(compared(2), sensitivity_percent=1).failures
-    assert failure.test == "perf::sensitivity[rack-7]"
 
 
 def test_an_open_test_of_an_interrupted_run_is_unclear() -> None:

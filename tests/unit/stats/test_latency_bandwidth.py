@@ -28,8 +28,11 @@ def test_a_small_message_weighs_as_much_as_a_large_one() -> None:
     assert fitted.latency_s == pytest.approx(20e-6, rel=0.02)
 
 
-def test_two_sizes_fit_any_line_and_say_nothing() -> None:
+def test_two_sizes_say_nothing_and_how_far_the_model_is_off_is_known() -> None:
     assert fit_latency_bandwidth({8: 1e-5, 2**20: 1e-4}) is None
+    fitted = fit_latency_bandwidth({8: 1e-5, 1024: 1e-5, 2048: 2e-5})
+    assert fitted is not None
+    assert 10 < fitted.misfit_percent < 50
 
 
 def test_neither_part_of_the_time_is_negative() -> None:
@@ -40,9 +43,3 @@ def test_neither_part_of_the_time_is_negative() -> None:
     assert steep is not None
     assert steep.latency_s >= 0
     assert steep.bytes_per_s is not None
-
-
-def test_how_far_the_model_is_off_is_known() -> None:
-    fitted = fit_latency_bandwidth({8: 1e-5, 1024: 1e-5, 2048: 2e-5})
-    assert fitted is not None
-    assert 10 < fitted.misfit_percent < 50

@@ -10,12 +10,12 @@ GB, MB = 10**9, 10**6
 @pytest.mark.parametrize(
     ("now", "recorded"),
     [
-        pytest.param(9 * GB, 9 * GB, id="the same"),
-        pytest.param(8 * GB, 9 * GB, id="smaller"),
-        pytest.param(9 * GB + 170 * MB, 9 * GB, id="over 64 MB, not over 2 %"),
-        pytest.param(160 * MB, 100 * MB, id="over 2 %, not over 64 MB"),
-        pytest.param(2 * GB + 64 * MB, 2 * GB, id="64 MB"),
-        pytest.param(10 * GB + 200 * MB, 10 * GB, id="2 %"),
+        (9 * GB, 9 * GB),
+        (8 * GB, 9 * GB),
+        (9 * GB + 170 * MB, 9 * GB),  # not over 2 %
+        (160 * MB, 100 * MB),  # not over 64 MB
+        (2 * GB + 64 * MB, 2 * GB),
+        (10 * GB + 200 * MB, 10 * GB),
     ],
 )
 def test_growth_within_either_threshold_is_none(now: int, recorded: int) -> None:

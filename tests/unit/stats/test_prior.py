@@ -163,22 +163,16 @@ def test_the_run_scale_is_how_much_further_tests_lie_apart_than_unchanged_ones_a
     assert run_scale(changed(0.1)) == 1
 
 
-def test_tests_that_are_all_slower_by_different_amounts_widen_no_threshold_of_a_slower_test() -> None:
-    """Those of a faster one they do."""
+def test_a_common_change_or_a_regression_in_half_of_the_tests_widens_no_threshold() -> None:
+    assert run_scale(changed(1, shift=-0.5)) == pytest.approx(1, abs=0.02)
+    assert run_scale(changed(1, shift=0.5), faster=True) == pytest.approx(1, abs=0.02)
+    half = [replace(change, log=change.log + (0.1 if number % 2 else 0)) for number, change in enumerate(SCATTERED)]
+    assert run_scale(half) == 1
+    # All slower by different amounts.
     slower = [replace(change, log=0.02 + 0.05 * number) for number, change in enumerate(SCATTERED[:5])]
     assert run_scale(slower) == 1
     faster = [replace(change, log=-change.log) for change in slower]
     assert run_scale(faster, faster=True) == 1
-
-
-def test_a_common_change_widens_nothing() -> None:
-    assert run_scale(changed(1, shift=-0.5)) == pytest.approx(1, abs=0.02)
-    assert run_scale(changed(1, shift=0.5), faster=True) == pytest.approx(1, abs=0.02)
-
-
-def test_a_regression_in_half_of_the_tests_widens_no_threshold() -> None:
-    half = [replace(change, log=change.log + (0.1 if number % 2 else 0)) for number, change in enumerate(SCATTERED)]
-    assert run_scale(half) == 1
 
 
 def test_the_scale_multiplies_the_threshold() -> None:

@@ -73,11 +73,9 @@ def test_a_window_lasts_as_long_as_its_steps_of_80_ms_or_one_block(most: int, st
     assert max_steps_in_time(most, step_s) == fit
 
 
-@pytest.mark.parametrize(("slowdown", "precision"), [(0.2, 0.05), (1, 0.25), (30, 0.25)])
-def test_the_precision_is_a_quarter_of_the_smallest_slowdown_and_at_most_that_of_one_percent(
-    slowdown: float, precision: float
-) -> None:
-    assert replace(SETTINGS, min_slowdown_percent=slowdown).precision_percent == precision
+def test_the_precision_is_a_quarter_of_the_smallest_slowdown_and_at_most_that_of_one_percent() -> None:
+    settings = [replace(SETTINGS, min_slowdown_percent=slowdown) for slowdown in (0.2, 1, 30)]
+    assert [one.precision_percent for one in settings] == [0.05, 0.25, 0.25]
 
 
 def test_the_mean_of_a_round_includes_the_wait_for_slow_workers() -> None:
@@ -87,6 +85,5 @@ def test_the_mean_of_a_round_includes_the_wait_for_slow_workers() -> None:
     assert round_means_s(steps, 1) == steps
 
 
-@pytest.mark.parametrize(("most", "workers", "sizes"), [(24, 8, [8, 8, 8]), (21, 7, [14, 7]), (20, 1, [8, 8, 4])])
-def test_blocks_are_whole_rounds(most: int, workers: int, sizes: list[int]) -> None:
-    assert block_sizes(most, workers) == sizes
+def test_blocks_are_whole_rounds() -> None:
+    assert [block_sizes(*asked) for asked in ((24, 8), (21, 7), (20, 1))] == [[8, 8, 8], [14, 7], [8, 8, 4]]

@@ -23,6 +23,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def breakdown(recording: Recording, file: Path) -> RankBreakdown:
     """Write a recording to this file, read it back, and break it down."""
+    file.unlink(missing_ok=True)
     (timeline,) = timelines(sqlite(file, [recording]) if file.suffix == ".sqlite" else recording.chrome(file))
     return break_down(timeline)
 
@@ -32,41 +33,30 @@ def only_step(recording: Recording, file: Path) -> StepBreakdown:
     return step
 
 
-def test_the_parts_of_a_step_match_its_timeline(file: Path) -> None:
-    for step in breakdown(ddp_steps(), file).steps:
+def test_a_step_has_the_parts_the_counts_and_the_phases_of_its_timeline(file: Path) -> None:
+    """The first marked step gives the start of the second. Another thread launches the backward pass."""
+    steps = breakdown(ddp_steps(steps=3), file).steps
+    assert [step.name for step in steps] == ["Batch 1", "Batch 2"]
+    for step in steps:
         assert step.parts_ns == (750 * US, 180 * US, 50 * US, 20 * US)
-        assert step.length_ns == 1000 * US
-
-
-def test_the_first_marked_step_gives_the_start_of_the_second(file: Path) -> None:
-    assert [step.name for step in breakdown(ddp_steps(steps=3), file).steps] == ["Batch 1", "Batch 2"]
-
-
-def test_a_single_step_begins_with_its_first_work(file: Path) -> None:
-    assert only_step(ddp_steps(steps=1), file).length_ns == 1000 * US
-
-
-def test_a_step_has_its_communication_and_counts(file: Path) -> None:
-    step = breakdown(ddp_steps(), file).steps[0]
-    assert step.communication_ns == 400 * US
+        assert (step.length_ns, step.communication_ns) == (1000 * US, 400 * US)
+    step = steps[0]
     assert [(c.what, c.ns) for c in step.collectives] == [("all_reduce", 200 * US)] * 2
     assert step.copies == {"HtoD": 1, "DtoD": 1}
+    assert step.kernels["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == (400 * US, 2)
+    assert "Memcpy HtoD" in step.kernels
+    assert step.kernels[GEMM][1] > 1
+    phases_us = {"get batch": 20, "forward": 300, "backward": 610, "optimizer step": 50}
+    assert step.phase_ns == {phase: us * US for phase, us in phases_us.items()}
 
 
-def test_kernels_and_copies_are_counted_by_their_short_names(file: Path) -> None:
-    kernels = breakdown(ddp_steps(), file).steps[0].kernels
-    assert kernels["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == (400 * US, 2)
-    assert "Memcpy HtoD" in kernels
-    assert kernels[GEMM][1] > 1
-
-
-def test_phases_last_as_long_as_their_gpu_work_even_if_another_thread_launches_it(file: Path) -> None:
-    assert breakdown(ddp_steps(), file).steps[0].phase_ns == {
-        "get batch": 20 * US,
-        "forward": 300 * US,
-        "backward": 610 * US,
-        "optimizer step": 50 * US,
-    }
+def test_a_single_step_begins_with_its_first_work_and_concurrent_compute_counts_once(file: Path) -> None:
+    assert only_step(ddp_steps(steps=1), file).length_ns == 1000 * US
+    recording = Recording()
+    recording.range("Batch 0", 0, 50)
+    recording.run(GEMM, 100, 200, at=10, stream=7)
+    recording.run(GEMM, 150, 300, at=11, stream=8)
+    assert only_step(recording, file).parts_ns == (200 * US, 0, 0, 0)
 
 
 def test_the_same_content_in_every_kind_of_file_gives_the_same_breakdown(tmp_path: Path) -> None:
@@ -103,14 +93,12 @@ def graph_steps() -> Recording:
     return recording
 
 
-def test_every_kernel_of_a_graph_replay_counts_although_they_share_a_launch(file: Path) -> None:
-    for step in breakdown(graph_steps(), file).steps:
+def test_every_kernel_of_a_graph_replay_counts_and_the_first_one_defines_the_lead_of_the_host(file: Path) -> None:
+    steps = breakdown(graph_steps(), file).steps
+    for step in steps:
         assert step.parts_ns == (140 * US, 60 * US, 0, 0)
         assert [(c.what, c.ns) for c in step.collectives] == [("all_reduce", 100 * US)]
-
-
-def test_the_first_kernel_of_a_graph_defines_the_lead_of_the_host(file: Path) -> None:
-    assert breakdown(graph_steps(), file).steps[0].ahead_ns == 1140 * US
+    assert steps[0].ahead_ns == 1140 * US
 
 
 def test_a_graph_recorded_as_one_piece_is_counted(tmp_path: Path) -> None:
@@ -118,14 +106,6 @@ def test_a_graph_recorded_as_one_piece_is_counted(tmp_path: Path) -> None:
     found = break_down(timeline)
     assert found.opaque_graphs == 3
     assert found.steps[0].parts_ns == (200 * US, 0, 0, 0)
-
-
-def test_concurrent_compute_on_two_streams_counts_once(file: Path) -> None:
-    recording = Recording()
-    recording.range("Batch 0", 0, 50)
-    recording.run(GEMM, 100, 200, at=10, stream=7)
-    recording.run(GEMM, 150, 300, at=11, stream=8)
-    assert only_step(recording, file).parts_ns == (200 * US, 0, 0, 0)
 
 
 def test_work_of_a_marked_thread_is_not_in_the_phase_of_another_thread(file: Path) -> None:
@@ -150,13 +130,12 @@ def starved_steps(*, fed: bool) -> Recording:
     return recording
 
 
-def test_a_gap_is_starved_if_the_next_work_was_launched_after_it_began(file: Path) -> None:
+def test_a_gap_is_starved_if_the_next_work_was_launched_after_it_began_and_unfed_in_a_wait_for_a_batch(
+    file: Path,
+) -> None:
     step = only_step(starved_steps(fed=True), file)
     assert (step.parts_ns.idle, step.starved_ns, step.unfed_ns) == (250 * US, 200 * US, 0)
     assert step.ahead_ns == 82_500  # the median over its launches: 10 and 155 us
-
-
-def test_a_gap_during_the_wait_for_a_batch_is_unfed(file: Path) -> None:
     step = only_step(starved_steps(fed=False), file)
     assert (step.starved_ns, step.unfed_ns) == (200 * US, 190 * US)
 

@@ -39,53 +39,39 @@ def step(
     return only
 
 
-def test_waiting_in_a_hook_is_communication_although_autograds_node_continues() -> None:
-    assert step(*BACKWARD).parts_ns == (10 + 25, 4 + 40 + 3, 0, 38)
-
-
-def test_compute_covers_a_concurrent_collective() -> None:
-    assert step(("aten::mm", TRAIN, 0, 50)).parts_ns == (50, 10, 0, 60)
-
-
-def test_an_operator_of_another_thread_is_not_compute_of_the_training_thread() -> None:
-    assert step(("aten::mm", 3, 60, 120)).parts_ns == (0, 40, 0, 80)
-
-
-def test_a_collective_is_counted_once_and_lasts_as_long_as_gloos_range() -> None:
-    (only,) = step(*BACKWARD).collectives
-    assert (only.what, only.ns) == ("all_reduce", 40)
-
-
-def test_a_collective_is_ready_when_handed_over_and_exposed_while_nothing_computes() -> None:
-    (only,) = step(*BACKWARD).collectives
-    assert (only.ready_ns, only.start_ns, only.exposed_ns) == (12, 20, 40)
-    (only,) = step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::mm", TRAIN, 15, 50)).collectives
-    assert (only.ready_ns, only.exposed_ns) == (0, 10)
-
-
-def test_a_collective_without_a_recorded_call_has_no_ready_time() -> None:
-    (only,) = step(("aten::mm", TRAIN, 0, 50)).collectives
-    assert only.ready_ns is None
-
-
-def test_handing_over_a_collective_is_not_compute() -> None:
-    assert step(("c10d::allreduce_", TRAIN, 0, 10), gloo=(5, 15)).parts_ns == (0, 15, 0, 105)
-    assert step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::empty", TRAIN, 2, 4)).parts_ns.compute == 0
+@pytest.mark.parametrize(
+    ("operators", "gloo", "parts_ns"),
+    [
+        (BACKWARD, (20, 60), (10 + 25, 4 + 40 + 3, 0, 38)),
+        ([("aten::mm", TRAIN, 0, 50)], (20, 60), (50, 10, 0, 60)),  # compute covers a concurrent collective
+        ([("aten::mm", 3, 60, 120)], (20, 60), (0, 40, 0, 80)),  # of another thread
+        ([("c10d::allreduce_", TRAIN, 0, 10)], (5, 15), (0, 15, 0, 105)),  # handing over is no compute
+        ([("c10d::allreduce_", TRAIN, 0, 10), ("aten::empty", TRAIN, 2, 4)], (20, 60), (0, 50, 0, 70)),
+        # Ranges around operators are no work.
+        ([("AddmmBackward0", TRAIN, 0, 120), ("aten::mm", TRAIN, 60, 70)], (20, 60), (10, 40, 0, 70)),
+        ([("record_param_comms", TRAIN, 0, 120), ("aten::mm", TRAIN, 60, 70)], (20, 60), (10, 40, 0, 70)),
+    ],
+)
+def test_the_training_thread_computes_communicates_or_waits(
+    operators: list[tuple[str, int, int, int]], gloo: tuple[int, int], parts_ns: tuple[int, int, int, int]
+) -> None:
+    assert step(*operators, gloo=gloo).parts_ns == parts_ns
 
 
 def test_a_collective_on_the_training_thread_keeps_the_operators_as_compute() -> None:
     found = step(("aten::mm", TRAIN, 70, 90), on=TRAIN)
     assert (found.parts_ns.compute, found.communication_ns) == (20, 40)
+    assert (found.starved_ns, found.ahead_ns, found.copies) == (0, None, {})  # quantities of a GPU
 
 
-def test_quantities_of_a_gpu_are_none_on_the_cpu() -> None:
-    found = step(*BACKWARD)
-    assert (found.starved_ns, found.ahead_ns, found.copies) == (0, None, {})
-
-
-@pytest.mark.parametrize("wrapper", ["AddmmBackward0", "record_param_comms"])
-def test_ranges_around_operators_are_not_work(wrapper: str) -> None:
-    assert step((wrapper, TRAIN, 0, 120), ("aten::mm", TRAIN, 60, 70)).parts_ns == (10, 40, 0, 70)
+def test_a_collective_lasts_as_gloos_range_is_ready_when_handed_over_and_exposed_while_nothing_computes() -> None:
+    (only,) = step(*BACKWARD).collectives
+    assert (only.what, only.ns) == ("all_reduce", 40)
+    assert (only.ready_ns, only.start_ns, only.exposed_ns) == (12, 20, 40)
+    (only,) = step(("c10d::allreduce_", TRAIN, 0, 10), ("aten::mm", TRAIN, 15, 50)).collectives
+    assert (only.ready_ns, only.exposed_ns) == (0, 10)
+    (only,) = step(("aten::mm", TRAIN, 0, 50)).collectives
+    assert only.ready_ns is None
 
 
 def test_only_outermost_operators_are_counted_by_name() -> None:

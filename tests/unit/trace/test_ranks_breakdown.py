@@ -8,7 +8,7 @@ import pytest
 from fixtures.matrix.recorded import json_of
 from fixtures.trace.breakdown import RankBreakdown, break_down
 from fixtures.trace.profile import parts_ms, profile_of
-from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.ranks_breakdown import Breakdown, Waiting, over_ranks
 from fixtures.trace.timeline import BadTrace
 from tests.h200 import POWERSGD
 from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite, timelines
@@ -25,23 +25,30 @@ def late(tmp_path: Path) -> Breakdown:
     return over_ranks(ranks(ddp_steps(0), ddp_steps(1, late_us=150), tmp_path=tmp_path))
 
 
+def waiting_of(breakdown: Breakdown) -> Waiting:
+    waiting = breakdown.waiting()
+    assert waiting is not None
+    return waiting
+
+
 def test_the_parts_are_means_over_the_ranks_and_add_up_to_the_step(late: Breakdown) -> None:
     assert late.step_ms == 1.0
     assert astuple(parts_ms(late)) == pytest.approx((0.75, 0.115, 0.05, 0.085))
     assert parts_ms(late).total == pytest.approx(late.step_ms, rel=1e-9)
+    profile = profile_of(late)
+    assert profile.communication_ms == pytest.approx((0.400 + 0.250) / 2)
+    assert profile.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
+    assert profile.communication_to_computation == pytest.approx(0.325 / parts_ms(late).compute)
+    info = json_of(profile_of(late))
+    assert list(info["breakdown_ms"]) == ["compute", "exposed_communication", "exposed_copy", "idle"]
+    assert (info["all_reduces"], info["dtod_copies"]) == (2, 1)
 
 
-def test_time_beyond_the_shortest_duration_of_a_collective_is_waiting(late: Breakdown) -> None:
-    waiting = late.waiting()
-    assert waiting is not None
+def test_time_beyond_the_shortest_duration_of_a_collective_is_waiting_for_the_late_rank(late: Breakdown) -> None:
+    waiting = waiting_of(late)
     assert waiting.waiting_ms == pytest.approx(0.150 / 2)  # on one rank of two
     assert waiting.communication_ms == pytest.approx((0.400 + 0.250) / 2)
     assert waiting.percent == pytest.approx(100 * 150 / 650)
-
-
-def test_the_late_rank_is_named_with_a_count(late: Breakdown) -> None:
-    waiting = late.waiting()
-    assert waiting is not None
     assert (waiting.collectives, waiting.late) == (4, {1: 2})
 
 
@@ -61,9 +68,7 @@ def test_of_steps_that_a_profiler_slowed_the_one_nearest_to_a_measured_step_coun
 
 
 def test_a_rank_is_late_if_it_is_in_most_recorded_steps_not_in_the_one_that_counts() -> None:
-    waiting, of_nearest = POWERSGD.waiting(), POWERSGD.nearest_to(98).waiting()
-    assert waiting is not None
-    assert of_nearest is not None
+    waiting, of_nearest = waiting_of(POWERSGD), waiting_of(POWERSGD.nearest_to(98))
     assert (of_nearest.collectives, of_nearest.late) == (15, waiting.late)
     assert of_nearest.waiting_ms < waiting.waiting_ms / 4
 
@@ -85,35 +90,26 @@ def test_a_rank_is_late_only_if_another_waits_both_long_enough_and_for_a_large_s
         both.append(Recording(rank=rank))
         both[rank].range("Batch 0", 0, 50)
         both[rank].run(NCCL, 2000 - duration_us, 2000, at=10, stream=NCCL_STREAM)
-    waiting = over_ranks(ranks(*both, tmp_path=tmp_path)).waiting()
-    assert waiting is not None
-    assert waiting.late == late
+    assert waiting_of(over_ranks(ranks(*both, tmp_path=tmp_path))).late == late
 
 
 def test_no_rank_waits_if_all_arrive_together(tmp_path: Path) -> None:
-    waiting = over_ranks(ranks(ddp_steps(0), ddp_steps(1), tmp_path=tmp_path)).waiting()
-    assert waiting is not None
+    waiting = waiting_of(over_ranks(ranks(ddp_steps(0), ddp_steps(1), tmp_path=tmp_path)))
     assert (waiting.percent, waiting.late) == (0, {})
 
 
 def test_ranks_come_from_the_recording_not_from_the_order_of_files(tmp_path: Path) -> None:
     together = over_ranks(ranks(ddp_steps(1, late_us=150), ddp_steps(0), tmp_path=tmp_path))
     assert [rank.rank for rank in together.ranks] == [0, 1]
-    waiting = together.waiting()
-    assert waiting is not None
-    assert waiting.late == {1: 2}
+    assert waiting_of(together).late == {1: 2}
 
 
-def test_ranks_with_different_collectives_are_not_matched(tmp_path: Path) -> None:
+def test_ranks_with_different_collectives_or_numbers_of_steps_are_not_matched(tmp_path: Path) -> None:
     different = ddp_steps(1)
-    different.run(
-        "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 2000, 2010, at=410, stream=NCCL_STREAM
-    )
-    assert over_ranks(ranks(ddp_steps(0), different, tmp_path=tmp_path)).waiting() is None
-
-
-def test_ranks_with_different_numbers_of_steps_are_not_matched(tmp_path: Path) -> None:
-    assert over_ranks(ranks(ddp_steps(0), ddp_steps(1, steps=4), tmp_path=tmp_path)).waiting() is None
+    broadcast = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    different.run(broadcast, 2000, 2010, at=410, stream=NCCL_STREAM)
+    for other in (different, ddp_steps(1, steps=4)):
+        assert over_ranks(ranks(ddp_steps(0), other, tmp_path=tmp_path)).waiting() is None
 
 
 def test_two_files_of_one_rank_are_refused(tmp_path: Path) -> None:
@@ -129,19 +125,6 @@ def test_the_processes_of_one_export_are_its_ranks(tmp_path: Path, late: Breakdo
     assert together.waiting() == late.waiting()
 
 
-def test_overlap_is_the_share_of_communication_that_compute_covers(late: Breakdown) -> None:
-    profile = profile_of(late)
-    assert profile.communication_ms == pytest.approx((0.400 + 0.250) / 2)
-    assert profile.overlap_percent == pytest.approx(100 * (1 - 0.115 / 0.325))
-    assert profile.communication_to_computation == pytest.approx(0.325 / parts_ms(late).compute)
-
-
-def test_a_record_has_the_documented_keys(late: Breakdown) -> None:
-    info = json_of(profile_of(late))
-    assert list(info["breakdown_ms"]) == ["compute", "exposed_communication", "exposed_copy", "idle"]
-    assert (info["all_reduces"], info["dtod_copies"]) == (2, 1)
-
-
 def launching(every_us: float, tmp_path: Path) -> Breakdown:
     """Kernels of 5 us every ``every_us``, each launched 8 us before its start."""
     recording = Recording()
@@ -154,11 +137,8 @@ def launching(every_us: float, tmp_path: Path) -> Breakdown:
     return over_ranks(ranks(recording, tmp_path=tmp_path))
 
 
-def test_a_host_that_launches_too_slowly_makes_a_step_launch_bound(tmp_path: Path) -> None:
+def test_a_host_that_launches_too_slowly_makes_a_step_launch_bound(tmp_path: Path, late: Breakdown) -> None:
     assert profile_of(launching(20, tmp_path)).launch_bound is True
-
-
-def test_a_host_that_launches_ahead_is_not_launch_bound(late: Breakdown) -> None:
     profile = profile_of(late)
     assert profile.launch_bound is False
     assert profile.host_ahead_ms is not None

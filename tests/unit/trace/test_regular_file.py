@@ -22,14 +22,11 @@ def test_a_pipe_and_a_link_to_it_are_not_waited_for(tmp_path: Path) -> None:
     assert reason(tmp_path / "pipe") == reason(tmp_path / "link") == "is not a regular file"
 
 
-def test_a_missing_file_is_named() -> None:
-    assert reason(Path("/no/such/file")) == "cannot be read: No such file or directory"
-
-
-def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+def test_a_huge_or_missing_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(10**13)
     assert reason(tmp_path / "huge") == f"has 10,000,000 MB, at most {MAX_BYTES / 1e6:.0f} MB are read"
+    assert reason(Path("/no/such/file")) == "cannot be read: No such file or directory"
 
 
 def test_a_small_file_does_not_decompress_to_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,7 @@ def qdiscs() -> str:
 def linked() -> Iterator[RankSets]:
     """Three ranks, each behind a link."""
     require_namespaces()
-    sets = RankSets(
-        launches=1, size=3, on_gpu=False, rank_timeout_s=60, on_message=lambda text: None, starter=BehindLink(LINK)
-    )
+    sets = RankSets(launches=1, size=3, on_gpu=False, rank_timeout_s=60, starter=BehindLink(LINK))
     yield sets
     sets.close()
 
