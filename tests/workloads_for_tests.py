@@ -76,16 +76,10 @@ def _mixed() -> "nn.Module":
     return Mixed()
 
 
-def _sample() -> "tuple[Tensor, ...]":
+def _sample(size: int = 64) -> "tuple[Tensor, ...]":
     import torch
 
-    return (torch.ones(64),)
-
-
-def _half_a_sample() -> "tuple[Tensor, ...]":
-    import torch
-
-    return (torch.ones(32),)
+    return (torch.ones(size),)
 
 
 def _complex_numbers() -> "nn.Module":
@@ -280,5 +274,5 @@ slow = replace(steady, name="slow", loss=_slow_loss)
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
-misshapen = replace(steady, name="misshapen", sample=_half_a_sample)
+misshapen = replace(steady, name="misshapen", sample=lambda: _sample(32))
 no_workload = "steady"

@@ -1,7 +1,7 @@
 """Hooks with planted bugs, each as the ``Hook`` that it claims to be, and sound hooks for comparison.
 
 To add one, write a function from a bucket (and a ``Memory`` of one DDP) to its result under ``@mutant`` with the claim.
-Its docstring names the bug.
+Its docstring names the bug. A bug that is one expression of a bucket's gradients is an entry of ``_MUTANTS``.
 """
 
 import time

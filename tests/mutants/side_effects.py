@@ -1,6 +1,7 @@
 """Hooks that deliver right gradients of usual sizes for a few steps, and have a side effect then or later.
 
 To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``.
+What is one expression is an entry of ``_RESULTS``, ``_BESIDES`` or ``_GROWS``.
 UNUSUAL has sound hooks that every check here must pass.
 """
 

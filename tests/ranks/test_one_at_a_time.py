@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
+from typing import Self
 
 import pytest
 
@@ -44,6 +45,14 @@ class Run:
         """Return the next line of output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline().rstrip("\n")
+
+    def measures(self) -> Self:
+        assert self.says() == "mine"
+        return self
+
+    def waits(self) -> Self:
+        assert self.says().startswith("waiting: ")
+        return self
 
     def end(self) -> None:
         """Have the process stop measuring."""
@@ -105,20 +114,15 @@ def test_a_second_run_waits_for_the_first_and_says_so_once() -> None:
 
 
 def test_it_says_which_run_measures_where_and_since_when(start: Callable[[], Run], tmp_path: Path) -> None:
-    first = start()
-    assert first.says() == "mine"
+    first = start().measures()
     says = rf"waiting: another ddp-perf run measures on this machine, pid {first.process.pid} in {tmp_path}, "
     assert re.fullmatch(says + r"started \d\d:\d\d:\d\d \(\d+ s ago\)", start().says())
     assert re.fullmatch(says + r"started .* ago\); 1 run is ahead of this one", start().says())
 
 
 def test_runs_measure_in_the_order_in_which_they_came(start: Callable[[], Run], tmp_path: Path) -> None:
-    first = start()
-    assert first.says() == "mine"
-    later = []
-    for _ in range(4):
-        later.append(start())
-        assert later[-1].says().startswith("waiting: ")
+    first = start().measures()
+    later = [start().waits() for _ in range(4)]
     for run in (*reversed(later), first):
         run.end()
     for run in later:
@@ -127,10 +131,8 @@ def test_runs_measure_in_the_order_in_which_they_came(start: Callable[[], Run], 
 
 
 def test_a_run_that_was_killed_holds_nobody_up(start: Callable[[], Run]) -> None:
-    first = start()
-    assert first.says() == "mine"
-    second = start()
-    assert second.says().startswith("waiting: ")
+    first = start().measures()
+    second = start().waits()
     third = InAThread()
     assert third.waits.wait(10)
     second.process.kill()
@@ -143,10 +145,8 @@ def test_a_run_that_is_stopped_while_it_waits_is_overtaken(
     start: Callable[[], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "_TURN_S", 0.3)
-    first = start()
-    assert first.says() == "mine"
-    second = start()
-    assert second.says().startswith("waiting: ")
+    first = start().measures()
+    second = start().waits()
     third = InAThread()
     assert third.waits.wait(10)
     os.kill(second.process.pid, signal.SIGSTOP)

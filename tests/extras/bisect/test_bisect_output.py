@@ -72,14 +72,11 @@ def test_commits_that_do_not_run_are_skipped_and_listed_with_the_one_after_them(
     assert said.out.index("  0000000004 change 4\n") < said.out.index("  0000000005 change 5\n")
 
 
-def test_a_history_without_a_slow_commit_names_none(capsys: Captured) -> None:
+def test_a_search_that_names_no_commit_says_what_is_next(capsys: Captured) -> None:
     assert searched(planted(None)) == 1
     output = capsys.readouterr().out
     assert output.startswith("no commit to find: 0000000008 is as fast as 0000000000 (95 % interval ")
     assert output.endswith("a slowdown below 1 % needs a lower --min-slowdown\n")
-
-
-def test_a_search_that_may_not_compare_more_says_what_is_left(capsys: Captured) -> None:
     assert searched(planted(5), max_comparisons=2) == 1
     output = capsys.readouterr().out
     assert "not decided: the slow one is among 4, 0000000005 change 5 to 0000000008 change 8; " in output

@@ -27,6 +27,8 @@ QUIET = GpuCondition(
     busy_percent=0,
     processes=(),
 )
+NEIGHBOUR = {"processes": (OtherProcess(pid=4711, memory_bytes=2_100_000_000),), "busy_percent": 50}
+HOT = {"reasons": ("hardware thermal slowdown", "power cap"), "temperature_c": 91}
 SETTINGS = GpuSettings(power_limit_w=1000, default_power_limit_w=1000, application_sm_mhz=1830, max_sm_mhz=1965)
 
 
@@ -74,19 +76,9 @@ def test_healthy_gpus_have_facts_and_nothing_bad(healthy: GpuMachine) -> None:
         ("conditions", {"default_application_sm_mhz": 1965}, "warning", "application clock 1830 of 1965 MHz"),
         ("conditions", {"busy_percent": 97}, "warning", "busy 97 % of the time with 0.0 GB in use"),
         ("conditions", {"used_bytes": 9_000_000_000}, "warning", "busy 0 % of the time with 9.0 GB in use"),
-        (
-            "conditions",
-            {"processes": (OtherProcess(pid=4711, memory_bytes=2_100_000_000),), "busy_percent": 50},
-            "warning",
-            "another process (pid 4711) is running, 2.1 GB",
-        ),
+        ("conditions", NEIGHBOUR, "warning", "another process (pid 4711) is running, 2.1 GB"),
         ("settings", {"power_limit_w": 700}, "warning", "power limit 700 W of 1000 W"),
-        (
-            "readings",
-            {"reasons": ("hardware thermal slowdown", "power cap"), "temperature_c": 91},
-            "warning",
-            "hardware thermal slowdown at 91 C",
-        ),
+        ("readings", HOT, "warning", "hardware thermal slowdown at 91 C"),
     ],
 )
 def test_a_fault_of_one_gpu_is_named_with_the_gpu(
@@ -98,6 +90,7 @@ def test_a_fault_of_one_gpu_is_named_with_the_gpu(
 
 
 FIVE = replace(B200.devices[5], nvlinks_active=16, pcie_width=8)
+NO_ACCESS = "peer-to-peer is off in"
 OTHER_MODEL = (*B200.devices[:7], replace(B200.devices[7], name="NVIDIA L4"))
 
 
@@ -108,13 +101,7 @@ OTHER_MODEL = (*B200.devices[:7], replace(B200.devices[7], name="NVIDIA L4"))
             replace(B200, devices=(*B200.devices[:5], FIVE, *B200.devices[6:])),
             ["16 of 18 NVLinks are up (GPU 5)", "the PCIe link is x8 of x16 (GPU 5)"],
         ),
-        (
-            H100_NVL,
-            [
-                "peer-to-peer is off in 1 of 3 pairs of GPUs (chipset not supported)",
-                "0 of 12 NVLinks are up (GPU 2)",
-            ],
-        ),
+        (H100_NVL, [f"{NO_ACCESS} 1 of 3 pairs of GPUs (chipset not supported)", "0 of 12 NVLinks are up (GPU 2)"]),
         (replace(B200, devices=OTHER_MODEL), ["GPUs of 2 models: NVIDIA B200, NVIDIA L4"]),
     ],
     ids=["links of one GPU", "no access to each other", "two models"],

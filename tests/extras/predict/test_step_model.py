@@ -50,25 +50,19 @@ def test_an_all_reduce_takes_what_its_formula_says(gpus: int, algorithm: str, ex
     assert all_reduce_s(1e9, gpus, CLUSTER, algorithm) == pytest.approx(expected_s)  # type: ignore[arg-type]
 
 
-def test_several_nodes_need_a_network() -> None:
+def test_several_nodes_need_a_network_and_several_ranks_have_a_latest() -> None:
     with pytest.raises(ValueError, match="16 GPUs are more than one node of 8"):
         all_reduce_s(1e9, 16, replace(CLUSTER, network=None), "ring")
-
-
-def test_the_expected_largest_of_ranks() -> None:
-    """Harter, Biometrika 48, 1961: 0.5642 of 2, 1.4236 of 8."""
+    # The expected largest of ranks: Harter, Biometrika 48, 1961.
     assert expected_largest(2) == pytest.approx(0.5642, rel=0.05)
     assert expected_largest(8) == pytest.approx(1.4236, rel=0.01)
 
 
-def test_the_terms_add_up_to_the_step() -> None:
+def test_the_terms_add_up_to_the_step_which_on_the_measured_ranks_is_the_measured_one() -> None:
     found = predict(PARTS, 64, CLUSTER, "ring", SOME)
     assert sum(term.seconds for term in found.terms) == pytest.approx(found.step_s)
     assert found.low_s < found.step_s < found.high_s
     assert found.weakest.error_s == max(term.error_s for term in found.terms)
-
-
-def test_on_the_measured_ranks_the_step_is_the_measured_one() -> None:
     fitted = fit_rest(PARTS, 0.0834, CLUSTER)
     assert predict(fitted, 8, CLUSTER, "ring", CERTAIN).step_s == pytest.approx(0.0834)
 

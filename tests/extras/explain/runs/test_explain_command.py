@@ -18,7 +18,8 @@ def explain(*arguments: str | Path) -> Outcome:
 
 def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp_path: Path) -> None:
     """Two ranks, the second late. Every kind of file gives the same: tests/unit/trace/test_breakdown.py."""
-    files = [recording.chrome(tmp_path / f"rank{recording.rank}.json.gz") for recording in (ddp_steps(0), late_rank())]
+    ranks = (ddp_steps(0), ddp_steps(1, late_us=150))
+    files = [recording.chrome(tmp_path / f"rank{recording.rank}.json.gz") for recording in ranks]
     outcome = explain(*files, "--collectives")
     assert outcome.exit_code == 0, outcome.errors
     lines = [line.split() for line in outcome.output.splitlines()]
@@ -37,12 +38,8 @@ def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp
     info = json.loads(explain(*files, "--json").output)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)
     assert info["late_ranks"] == {"1": 2}
-    one_export = explain(sqlite(tmp_path / "both.sqlite", [ddp_steps(0), late_rank()]))
+    one_export = explain(sqlite(tmp_path / "both.sqlite", ranks))
     assert "late: rank 1 in 2 of 4 collectives" in one_export.output
-
-
-def late_rank() -> Recording:
-    return ddp_steps(1, late_us=150)
 
 
 def test_ranks_are_identified_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
