@@ -35,7 +35,7 @@ def test_a_rank_that_dies_once_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_temporary_folder_that_is_gone_is_not_the_workloads_mistake(tmp_path: Path) -> None:
-    own = (f"{OWN}:disk_losing", "--workload=tests.ranks.poisons:nothing")  # for whose module new ranks start
+    own = (f"{OWN}:disk_losing", "--workload=tests.ranks.poisons:variable")  # for whose module new ranks start
     outcome = on_live_ranks(
         tmp_path / "baselines",
         *("perf", "-k", "throughput and 2cpu and ddp_default", *own, *QUICK, "--explain=none"),
