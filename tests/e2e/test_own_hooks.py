@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,3 +39,22 @@ def test_the_hook_in_the_docs_passes_and_is_measured(documented: tuple[str, dict
     assert re.search(r"my_int8 +[+-]\d", output), "it has no row in the table of losses"
     assert re.search(r"^hook my_int8 +\d+ *$", output, re.MULTILINE), "right, and nothing else"
     assert not re.search(r"^wrong: ", output, re.MULTILINE)
+    assert "promises nothing" not in output
+
+
+def test_a_function_without_a_promise_is_right_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text(
+        "from torch import distributed\n\n\n"
+        "def sums(group, bucket):\n"
+        "    future = distributed.all_reduce(bucket.buffer(), group=group, async_op=True).get_future()\n"
+        "    return future.then(lambda done: done.value()[0])\n"
+    )
+    outcome = pytest_perf(
+        tmp_path,
+        *("perf/test_gradients.py", "--hook=bare:sums", "-k", "test_gradients and sums and default and 2cpu"),
+        variables={"PYTHONPATH": str(tmp_path)},
+    )
+    assert outcome.exit_code == 0, outcome.output
+    assert (
+        "sums promises nothing, so the tests required only that all ranks get the same, not that" in outcome.unwrapped
+    )
