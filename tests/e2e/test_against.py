@@ -50,8 +50,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     """Three times as slow here as there."""
     folder = tmp_path_factory.mktemp("slower")
     files = (f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}")
-    few = ("--launches=2", "--max-pairs=6", "--false-alarms=50")  # two pairs decide
-    wanted = ("--against", str(other_build), *few, f"--traces={folder / 'traces'}")
+    wanted = ("--against", str(other_build), "--launches=2", "--max-pairs=6", f"--traces={folder / 'traces'}")
     return perf(folder, *files, *wanted, step_ms=OUR_STEP_MS), folder
 
 
