@@ -8,7 +8,16 @@ from random import Random
 
 import pytest
 
-from fixtures.extras.tune.halving import LEAST_DIFFERENCES, Decision, Pass, Search, clipped, find_best, noise_of
+from fixtures.extras.tune.halving import (
+    LEAST_DIFFERENCES,
+    LEAST_PERCENT,
+    Decision,
+    Pass,
+    Search,
+    clipped,
+    find_best,
+    noise_of,
+)
 
 # Bucket size in MB, DDP's arguments, another setting of DDP, one of NCCL; the default has none.
 Config = tuple[int, str, str, str]
@@ -209,6 +218,20 @@ def test_the_fastest_is_checked_and_named_even_if_the_time_is_over() -> None:
     found = find_best(search, [lambda leader: [1, 2, 3]], holds=holds, references=lambda last: [9])
     assert (found.best, found.word) == (2, "unfinished")
     assert {3, 2} <= {*asked} <= {1, 2, 3}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_difference_at_the_smallest_that_counts_ends_the_search_too(seed: int) -> None:
+    step_s = {"default": 0.1, "one": 0.0965, "other": 0.0965 * (1 + LEAST_PERCENT / 100)}
+    random = Random(seed)
+    search: Search[str] = Search(
+        default="default",
+        launch=lambda name, one: step_s[name] * math.exp(random.gauss(0, 0.001)),
+        complexity=lambda name: 1,
+    )
+    decision = search.decide(["one", "other"])
+    assert search.decided
+    assert (decision.word, {decision.best, *decision.tied} <= {"one", "other"}) == ("faster", True)
 
 
 def test_an_interruption_is_raised_and_the_best_known_can_be_asked_for() -> None:

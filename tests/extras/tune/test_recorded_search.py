@@ -76,7 +76,7 @@ INSTANCES = ("2x-nvidia-h100-80gb-hbm3-nv18", "2x-nvidia-h200-nv18", "2x-nvidia-
 
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_the_search_finds_the_best_of_the_exhaustive_list_to_half_a_percent_in_its_time(instance: str) -> None:
-    behind_percent, decided = [], 0
+    behind_percent, decided, named = [], 0, 0
     for seed in SEEDS:
         machine = Machine(instance, seed)
         search, best = machine.search()
@@ -88,6 +88,8 @@ def test_the_search_finds_the_best_of_the_exhaustive_list_to_half_a_percent_in_i
         assert own_s is not None
         for other in search.finalists:
             assert own_s <= (search.seconds(other) or math.inf) * (1 + 1.5 * spread / 100)
-        decided += best.word == "faster"
-    assert decided == len(SEEDS) or instance.endswith("-shm")  # where launches differ by as much as configs
+        decided += search.decided and not search.timed_out
+        named += best.word == "faster"
+    # Through host memory launches differ by as much as configs.
+    assert decided == named == len(SEEDS) or instance.endswith("-shm")
     assert sum(percent <= 0.5 for percent in behind_percent) >= 0.95 * len(behind_percent), behind_percent
