@@ -1,8 +1,8 @@
-"""Kernels in the table of what differs between the two sides."""
+"""The table of what differs between the two sides."""
 
 from dataclasses import replace
 
-from fixtures.report.two_sides import _rows
+from fixtures.report.two_sides import _rows, _slowed
 from fixtures.session.explanation import Explanation
 from tests.h200 import on_ranks, step
 
@@ -21,3 +21,14 @@ def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out()
         ("only", -0.5, "1/0"),
         ("copy", 0.0, "3/2"),
     ]
+
+
+def test_what_differs_by_less_than_a_thousandth_of_a_step_is_left_out() -> None:
+    longer = Explanation(breakdown=on_ranks((step(10.01, 1, 0, 0),)), measured_step_ms=11)
+    assert _rows(longer, side()) == []
+
+
+def test_a_side_that_the_profiler_slowed_is_named() -> None:
+    explanation = Explanation(breakdown=on_ranks((step(10, 1, 0, 0),)), measured_step_ms=8)
+    assert " ".join(_slowed("without", explanation)).startswith('the profiler made a step of the side "without" 3 ms')
+    assert _slowed("with", side()) == []
