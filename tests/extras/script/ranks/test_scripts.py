@@ -205,6 +205,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is "
         "not supported; measure it with",
     ),
+    "an optimizer that is none of torch.optim": (
+        {"inside": "optimizer = lambda: None; optimizer.zero_grad = optimizer.step = lambda: None", "steps": 10**9},
+        "train.py trained 1000 batches without an update by an optimizer of torch.optim: let its optimizer be",
+    ),
     "spawn": (
         {"before": "import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)"},
         "train.py starts its ranks itself, with torch.multiprocessing.spawn",
@@ -254,6 +258,66 @@ def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
     with pytest.raises(CannotRun, match=r"does not run as python accumulation.py: it joins a process group"):
         run(SCRIPTS / "accumulation.py", "single", "1cpu")
+
+
+def test_an_error_that_the_script_catches_in_each_step_skips_the_config(run: Run, written: Callable[..., Path]) -> None:
+    """DDP's static_graph excludes no_sync: bf16 raises in each backward pass."""
+    catching = ("try:", "    with model.no_sync(): model(torch.randn(4, 8)).sum().backward()")
+    after = ("    model(torch.randn(4, 8)).sum().backward(); optimizer.step()", "except Exception: continue")
+    loop = TRAINING.partition("model(torch")[0] + f"\n{8 * ' '}".join(catching + after)
+    assert len(run(written(loop))[0].step_s) == STEPS
+    with pytest.raises(CannotRun, match=r"trained 1000 batches without an update .* under bf16 it may catch an error"):
+        run(written(loop, steps=10**9), "bf16")
+
+
+FINDER = """
+    import copy, os, torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    def train(model, optimizer, steps):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+    model = nn.Linear(8, 8)
+    model(torch.zeros(1, 8))
+    if {wrapped} and "RANK" in os.environ:
+        dist.init_process_group()
+        model = DistributedDataParallel(model)
+    trial = model if {wrapped} else copy.deepcopy(model)
+    train(trial, torch.optim.SGD(trial.parameters(), lr=0.001), 8)
+    if not {wrapped} and "RANK" in os.environ:
+        dist.init_process_group()
+        model = DistributedDataParallel(model)
+    train(model, torch.optim.AdamW(model.parameters()), 200)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "world", "config"),
+    [(True, "2cpu", "as_written"), (False, "2cpu", "as_written"), (False, "1cpu", "single")],
+)
+def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
+    run: Run, written: Callable[..., Path], wrapped: bool, world: str, config: str
+) -> None:
+    first, *_ = run(written(FINDER, wrapped=wrapped), config, world)
+    assert first.found["optimizer"] == "AdamW"
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+
+
+@pytest.mark.parametrize(
+    "compiled", ["model = torch.compile(model, backend='eager')", "model.compile(backend='eager')"]
+)
+def test_a_compiled_ddp_has_phases_samples_and_compared_gradients(
+    run: Run, written: Callable[..., Path], compiled: str
+) -> None:
+    script = written(inside=f"if step == 0: {compiled}")
+    first, _ = run(script, check_gradients=True)
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+    assert first.gradient_lossless
 
 
 def test_no_framework_can_catch_the_end(run: Run, written: Callable[..., Path]) -> None:
