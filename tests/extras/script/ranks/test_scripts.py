@@ -102,6 +102,15 @@ def test_accumulation_is_a_step_with_several_batches_and_a_skipped_update_is_a_s
     assert "bfloat16" in results[0].workload_fingerprint.activation_dtypes
 
 
+def test_steps_of_different_numbers_of_batches_are_said(run: Run, written: Callable[..., Path]) -> None:
+    more = "if step % 3: model(torch.randn(4, 8)).sum().backward()"
+    first, _ = run(written(inside=more))
+    assert first.found["batch"].startswith("4 samples of float32[8] in the first step; a step has 1 to 2 batches")
+    evaluates = "with torch.no_grad():\n            if step % 3: model(torch.randn(4, 8))"
+    first, _ = run(written(inside=evaluates))
+    assert first.found["batch"] == "4 samples of float32[8]"
+
+
 @pytest.mark.parametrize("script", ["plain.py", "accumulation.py"])
 def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
     for result in run(SCRIPTS / script, profile=4):
