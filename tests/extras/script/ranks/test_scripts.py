@@ -323,6 +323,40 @@ def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
     assert min(first.phases_s["forward"]) > 0
 
 
+# Another model in the search, and three optimizers in the training.
+TRIAL = """
+    import copy, os, torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    wrap = lambda module: module
+    if "RANK" in os.environ:
+        dist.init_process_group()
+        wrap = DistributedDataParallel
+    model = nn.Linear(8, 8)
+    def train(model, optimizers, steps):
+        for _ in range(steps):
+            model(torch.randn(4, 8)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    trial = wrap(copy.deepcopy(model))
+    train(trial, [torch.optim.SGD(trial.parameters(), lr=0.001)], 8)
+    model = wrap(model)
+    train(model, [torch.optim.AdamW([parameter]) for parameter in (*model.parameters(), torch.zeros(1))], 200)
+"""
+
+
+@pytest.mark.parametrize(("world", "config"), [("2cpu", "as_written"), ("2cpu", "bf16"), ("1cpu", "single")])
+def test_a_model_of_the_search_alone_is_not_counted(
+    run: Run, written: Callable[..., Path], world: str, config: str
+) -> None:
+    first, *_ = run(written(TRIAL), config, world)
+    assert first.found["optimizer"] == "AdamW"
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+    assert len(first.bucket_bytes) == (world == "2cpu")
+
+
 @pytest.mark.parametrize(
     "compiled", ["model = torch.compile(model, backend='eager')", "model.compile(backend='eager')"]
 )
