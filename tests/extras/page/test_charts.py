@@ -29,9 +29,7 @@ def test_a_chart_without_data_is_left_out() -> None:
     assert [chart.name for chart in charts_of(page_report_of(one, history=False))] == ["launch-times"]
 
 
-def test_every_chart_has_axes_with_units_and_says_how_to_read_it(
-    tmp_path: Path,
-) -> None:
+def test_every_chart_has_axes_with_units_and_says_how_to_read_it(tmp_path: Path) -> None:
     found = charts(page_report_of(with_transfers(profiled(h200())), steps={DDP: two_ranks(tmp_path)}))
     assert set(found) >= {"bucket-sizes", "gradient-errors", "stored-nights", "scaling-0", "transfers-0"}
     assert set(found) >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
