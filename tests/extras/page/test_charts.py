@@ -89,10 +89,15 @@ def test_the_parts_of_a_step_add_up_to_it() -> None:
     assert round(lengths[chart.traces[0]["y"].index("ddp")], 3) == round(1e3 / info["steps_per_s"] + 1.5, 3)
 
 
-def test_the_steps_of_a_launch_are_split_as_they_were_measured() -> None:
-    (row,) = (row for row in page_report_of(h200()).tests if row.test == DDP)
-    info = infos(h200())["test_throughput[vit_l_32-4gpu-ddp]"]
+def test_the_steps_of_a_launch_are_split_as_they_were_measured_or_are_its_median() -> None:
+    record = h200()
+    info = infos(record)["test_throughput[vit_l_32-4gpu-ddp]"]
+    (row,) = (row for row in page_report_of(record, history=False).tests if row.test == DDP)
     assert [len(launch) for launch in launches_ms(row)] == info["launch_steps"]
+    for benchmark in record["benchmarks"]:
+        benchmark["stats"]["data"] = []
+    (row,) = (row for row in page_report_of(record, history=False).tests if row.test == DDP)
+    assert launches_ms(row) == [[1e3 * median_s] for median_s in info["launch_medians_s"]]
 
 
 def test_the_history_has_verdicts_and_what_changed_and_no_newer_record() -> None:
