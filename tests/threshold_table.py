@@ -1,11 +1,11 @@
-"""The table of thresholds in docs/method/verdict.md. ``python -m tests.threshold_table`` writes it anew."""
+"""The table of thresholds in docs/reference/thresholds.md. ``python -m tests.threshold_table`` writes it anew."""
 
 import ast
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SOURCE, PAGE = ROOT / "fixtures/stats/thresholds.py", ROOT / "docs/method/verdict.md"
+SOURCE, PAGE = ROOT / "fixtures/stats/thresholds.py", ROOT / "docs/reference/thresholds.md"
 _BEGIN, _END = "<!-- thresholds: written by python -m tests.threshold_table -->", "<!-- end of thresholds -->"
 
 
