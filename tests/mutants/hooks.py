@@ -109,7 +109,7 @@ def everyone(tensor: Tensor) -> list[Tensor]:
 
 def average(tensor: Tensor, wire: torch.dtype = torch.float32) -> Tensor:
     """The correct mean."""
-    return total(tensor.to(wire, copy=True).div_(ranks())).float()
+    return total(tensor.to(wire, copy=True).div_(ranks())).to(tensor.dtype)
 
 
 def averaged_in(tensor: Tensor, part: slice) -> Tensor:
@@ -275,7 +275,7 @@ for _listed, _table in ((SOUND, _SOUND), (MUTANTS, _MUTANTS), (WIRE_MUTANTS, _WI
 @sound()
 def fp32_whatever_the_dtype(bucket: Bucket) -> Tensor:
     """Sound except for float64, which loses bits."""
-    return average(bucket.buffer()).to(bucket.buffer().dtype)
+    return average(bucket.buffer())
 
 
 # ---- wrong dtype or rounding

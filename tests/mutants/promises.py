@@ -93,6 +93,17 @@ def sums_of_four_steps(bucket: Bucket, memory: Memory) -> Tensor:
     return torch.zeros_like(bucket.buffer())
 
 
+@sound_in(error_feedback.check, wire.large, **FEEDBACK)
+def sends_an_eighth_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
+    """A block of the bucket in each step, so that most of a large bucket waits for some steps."""
+    values = bucket.buffer() + memory.get((bucket.index(), bucket.buffer().numel()), 0)
+    out, size = torch.zeros_like(values), -(-values.numel() // 8)
+    block = slice(memory.step % 8 * size, (memory.step % 8 + 1) * size)
+    out[block] = values[block]
+    memory[bucket.index(), values.numel()] = values - out
+    return average(out)
+
+
 @caught_by(error_feedback.check, **FEEDBACK)
 def never_sends_one_element(bucket: Bucket) -> Tensor:
     """One element of a bucket stays in the memory for ever."""
@@ -192,6 +203,14 @@ def sends_a_twentieth_at_random_as_it_is(bucket: Bucket, memory: Memory) -> Tens
     """Forgets to enlarge what it sends."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
     return average(torch.where(chosen, bucket.buffer(), 0))
+
+
+@caught_by(unbiased.check, **UNBIASED)
+def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> Tensor:
+    """By a thirtieth of a step: less than the noise of an element, and nothing along the mean."""
+    values = bucket.buffer().float()
+    up = values.nextafter(torch.tensor(torch.inf))
+    return average(stochastic(values + 2000 * (up - values), memory.own))
 
 
 @caught_by(unbiased.check, **UNBIASED)

@@ -36,6 +36,7 @@ from tests.mutants.hooks import (
     average,
     averaged_in,
     done,
+    everyone,
     in_fp32_messages,
     ranks,
     simple,
@@ -205,6 +206,20 @@ def skips_every_hundredth_step(bucket: Bucket, memory: Memory) -> Tensor:
     return bucket.buffer() if memory.step % 100 == 99 else average(bucket.buffer())
 
 
+@caught_by(many_steps.check, FEW_STEPS)
+def skips_every_hundredth_step_of_large_buckets(bucket: Bucket, memory: Memory) -> Tensor:
+    """Keeps the local gradient now and then, of more than 4000 elements."""
+    local = memory.step % 100 == 99 and bucket.buffer().numel() > 4000
+    return bucket.buffer() if local else average(bucket.buffer())
+
+
+@caught_by(many_steps.check, {"steps": 10})
+def leaves_bfloat16_local_from_step_4_on(bucket: Bucket, memory: Memory) -> Tensor:
+    """Communicates in the first steps, and in float32 in all."""
+    local = bucket.buffer().dtype == torch.bfloat16 and memory.step >= 4
+    return bucket.buffer() if local else average(bucket.buffer())
+
+
 @caught_by(many_steps.check, **BF16)
 def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
@@ -293,12 +308,30 @@ def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(wire.large, **NOTHING)
+@caught_by(wire.large, delivers_within=8, **NOTHING)
 def zeroes_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     """The same on all ranks, and nothing is promised."""
     out = average(bucket.buffer())
     out[2**22 :] = 0
     return out
+
+
+@caught_by(wire.wire)
+def delivers_large_buckets_a_step_late(bucket: Bucket, memory: Memory) -> Tensor:
+    """Hides the time of an all-reduce behind the next step."""
+    now = average(bucket.buffer())
+    late = memory.get(bucket.index(), now)
+    memory[bucket.index()] = now
+    return late if now.numel() > 2**17 and late.shape == now.shape else now
+
+
+@caught_by(wire.large, **BF16)
+def bf16_rounds_the_sum_up(bucket: Bucket) -> Tensor:
+    """Within the bound of each element, and right along the mean."""
+    mean = torch.stack(everyone(bucket.buffer().bfloat16())).float().mean(0)
+    rounded = mean.bfloat16()
+    up = rounded.nextafter(torch.full_like(rounded, torch.inf))
+    return torch.where(rounded.float() < mean, up, rounded).float()
 
 
 @caught_by(wire.large, **BF16)

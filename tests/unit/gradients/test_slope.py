@@ -36,3 +36,12 @@ def test_roundings_have_no_slope_and_a_factor_has(wire: torch.dtype, factors: li
     for factor in factors:
         (line,) = found(wire, ranks, factor)
         assert float(line.split()[1]) == pytest.approx(factor, abs=1e-4)
+
+
+def test_values_that_are_rounded_up_drift() -> None:
+    given = [torch.randn(ELEMENTS, generator=torch.Generator().manual_seed(rank)) for rank in range(2)]
+    bound = elementwise_bound(given, torch.bfloat16, rounds_once=True)
+    rounded = summed(given, torch.bfloat16, 1)
+    for direction, word in ((1, "high"), (-1, "low")):
+        (line,) = off_scale(rounded + direction * 2.0**-10, given, bound, wire=torch.bfloat16, hook=HOOK)
+        assert line.startswith(f"delivers values that are too {word} by 1.1e-03 of their size")
