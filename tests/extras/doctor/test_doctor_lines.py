@@ -1,16 +1,22 @@
 """What ``--doctor`` prints."""
 
-from fixtures.extras.doctor.findings import Check, Finding
+from typing import Any
+
+from fixtures.extras.doctor.findings import Check, Fact, Grade
 from fixtures.extras.doctor.gpu_checks import GPU_CHECKS
 from fixtures.extras.doctor.host_checks import HOST_CHECKS
 from fixtures.extras.doctor.plugin import doctor_lines
 
-FIT = Finding(check="swap", grade="ok", fact="no swap", costs="", advice="")
-SLOWER = Finding(check="power", grade="warning", fact="power limit 1 W of 2 W", costs="low clocks", advice="raise it")
-UNFIT = Finding(check="/dev/shm", grade="error", fact="/dev/shm has 1 MB free", costs="NCCL fails", advice="add more")
+
+# Any: read from nothing.
+def found(text: str, grade: Grade, costs: str = "", advice: str = "") -> tuple[Check[Any], Fact]:
+    return Check("x", lambda source: [], costs, advice), Fact(text, grade)
 
 
-LONG = Finding(check="x", grade="error", fact="fact " * 12, costs="costs " * 12, advice="advice " * 12)
+FIT = found("no swap", "ok", "pages come back", "swapoff")
+SLOWER = found("power limit 1 W of 2 W", "warning", "low clocks", "raise it")
+UNFIT = found("/dev/shm has 1 MB free", "error", "NCCL fails", "add more")
+LONG = found("fact " * 12, "error", "costs " * 12, "advice " * 12)
 
 
 def test_findings_stand_by_grade_and_the_verdict_is_last() -> None:

@@ -48,14 +48,14 @@ def healthy(tmp_path: Path) -> GpuMachine:
 
 
 def bad(source: GpuMachine) -> list[tuple[str, str]]:
-    return [(one.grade, one.fact) for one in findings(GPU_CHECKS, source) if one.grade != "ok"]
+    return [(fact.grade, fact.message) for _, fact in findings(GPU_CHECKS, source) if fact.grade != "ok"]
 
 
 def test_healthy_gpus_have_facts_and_nothing_bad(healthy: GpuMachine) -> None:
     assert bad(healthy) == []
     not_reported = {"settings": (GpuSettings(),) * 8, "readings": (Reading(),) * 8, "conditions": (GpuCondition(),) * 8}
     assert bad(replace(healthy, **not_reported)) == []  # type: ignore[arg-type]
-    assert [one.fact for one in findings(GPU_CHECKS, healthy)] == [
+    assert [fact.message for _, fact in findings(GPU_CHECKS, healthy)] == [
         "driver 580.159.04 for CUDA 13.0",
         "GPUs: 8 x NVIDIA B200; between pairs: 28 x NV18; 8 x 18 of 18 NVLinks up",
         "PCIe: 8 x gen 5 x16",
@@ -141,4 +141,6 @@ def test_a_driver_that_is_too_old_for_torch(cuda: str, is_too_new: bool, tmp_pat
 
 def test_a_machine_without_gpus_is_one_fact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert [one.fact for one in findings(GPU_CHECKS, read_gpu_machine())] == ["no GPU: the CPU is measured, over gloo"]
+    assert [fact.message for _, fact in findings(GPU_CHECKS, read_gpu_machine())] == [
+        "no GPU: the CPU is measured, over gloo"
+    ]

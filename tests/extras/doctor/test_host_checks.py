@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.doctor.findings import Finding, findings
+from fixtures.extras.doctor.findings import Fact, findings
 from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
 from tests.extras.doctor.fake_host import write_host
 
@@ -21,17 +21,17 @@ def host(root: Path, *, gpus: int = 4) -> Host:
     return Host(gpus=gpus, root=root, temporary=root, variables={}, torch=None)
 
 
-def found(source: Host, check: str) -> list[Finding]:
-    return [finding for finding in findings(HOST_CHECKS, source) if finding.check == check]
+def found(source: Host, name: str) -> list[Fact]:
+    return [fact for check, fact in findings(HOST_CHECKS, source) if check.name == name]
 
 
 def test_a_healthy_host_has_nothing_bad_but_a_missing_torch(tmp_path: Path) -> None:
-    bad = [one.fact for one in findings(HOST_CHECKS, host(write_host(tmp_path))) if one.grade != "ok"]
+    bad = [fact.message for _, fact in findings(HOST_CHECKS, host(write_host(tmp_path))) if fact.grade != "ok"]
     assert bad == ["torch is not installed"]
 
 
 def test_checks_without_their_files_are_left_out(tmp_path: Path) -> None:
-    assert {one.check for one in findings(HOST_CHECKS, host(tmp_path))} == {"software", "temporary files"}
+    assert {check.name for check, _ in findings(HOST_CHECKS, host(tmp_path))} == {"software", "temporary files"}
 
 
 def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
     for file in root.rglob("*"):
         if file.is_file() and file.name not in ("scaling_governor", "memory.max"):
             file.write_text("what is this\n")
-    left = {one.check for one in findings(HOST_CHECKS, host(root))}
+    left = {check.name for check, _ in findings(HOST_CHECKS, host(root))}
     assert left == {"software", "governor", "/dev/shm", "temporary files"}
 
 
@@ -71,9 +71,8 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_check_says(check: str, files: dict[str, str], grade: str, says: str, tmp_path: Path) -> None:
-    (finding,) = found(host(write_host(tmp_path, files)), check)
-    assert (finding.grade, finding.fact) == (grade, says)
-    assert bool(finding.costs) == bool(finding.advice) == (grade != "ok")
+    (fact,) = found(host(write_host(tmp_path, files)), check)
+    assert (fact.grade, fact.message) == (grade, says)
 
 
 def test_memory_limit_of_version_1_without_a_limit_is_no_fact(tmp_path: Path) -> None:
@@ -93,19 +92,19 @@ def test_a_small_dev_shm(free_mb: int, gpus: int, grade: str, tmp_path: Path, mo
     state = list(os.statvfs(root))
     state[1], state[4] = 2**20, free_mb  # f_frsize, f_bavail
     monkeypatch.setattr(os, "statvfs", lambda folder: os.statvfs_result(state))
-    (finding,) = found(host(root, gpus=gpus), "/dev/shm")
-    assert (finding.grade, finding.fact) == (grade, f"/dev/shm has {free_mb} MB free")
+    (fact,) = found(host(root, gpus=gpus), "/dev/shm")
+    assert (fact.grade, fact.message) == (grade, f"/dev/shm has {free_mb} MB free")
 
 
 def test_temporary_files_that_cannot_be_written(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
-    (finding,) = found(replace(host(tmp_path), temporary=gone), "temporary files")
-    assert (finding.grade, finding.fact) == ("error", f"cannot write in {gone}: No such file or directory")
+    (fact,) = found(replace(host(tmp_path), temporary=gone), "temporary files")
+    assert (fact.grade, fact.message) == ("error", f"cannot write in {gone}: No such file or directory")
 
 
 def test_variables_that_change_every_measurement(tmp_path: Path) -> None:
     variables = {"NCCL_P2P_DISABLE": "1", "NCCL_DEBUG": "INFO", "CUDA_LAUNCH_BLOCKING": "0", "NCCL_P2P_LEVEL": "LOC"}
-    says = [one.fact for one in found(replace(host(tmp_path), variables=variables), "variables")]
+    says = [fact.message for fact in found(replace(host(tmp_path), variables=variables), "variables")]
     assert says == ["NCCL_P2P_DISABLE=1 is set", "NCCL_P2P_LEVEL=LOC is set"]
 
 
@@ -113,9 +112,9 @@ def test_variables_that_change_every_measurement(tmp_path: Path) -> None:
 def test_a_build_of_torch_without_cuda_cannot_use_gpus(cuda: str, gpus: int, grade: str, tmp_path: Path) -> None:
     text = f"__version__ = '2.14.1'\ndebug = False\ncuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
     (tmp_path / "version.py").write_text(text)
-    (finding,) = found(replace(host(tmp_path, gpus=gpus), torch=tmp_path), "software")
-    assert finding.grade == grade
-    assert finding.fact.startswith("torch 2.14.1")
+    (fact,) = found(replace(host(tmp_path, gpus=gpus), torch=tmp_path), "software")
+    assert fact.grade == grade
+    assert fact.message.startswith("torch 2.14.1")
 
 
 def test_the_installed_torch_is_read_without_its_import() -> None:

@@ -43,6 +43,7 @@ def test_a_missing_file_cannot_be_read(tmp_path: Path) -> None:
     assert error(tmp_path / "none.json").endswith("none.json cannot be read: No such file or directory")
 
 
+NEITHER = " is neither a Chrome trace (.json, .json.gz) nor an SQLite export of nsys (.sqlite)"
 NO_NUMBER = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "now"}]}'
 
 
@@ -51,13 +52,16 @@ NO_NUMBER = b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "
     [
         ("trace.json", b"", "trace.json is empty: record and export it again"),
         ("trace.json.gz", gzip.compress(b"", mtime=0), "trace.json.gz is empty: export it again"),
+        ("empty.sqlite", b"", "empty.sqlite is empty: record and export it again"),
+        ("picture.png", b"\x89PNG", NEITHER),
+        ("notes.txt", b"hello, world", NEITHER),
+        ("pyproject.toml", b"[project]\nname = 'my_project'\n", NEITHER),
+        ("notes.json.gz", gzip.compress(b"hello, world", mtime=0), NEITHER),
         (
-            "picture.png",
-            b"\x89PNG",
-            "is neither a Chrome trace (.json, .json.gz) nor an SQLite export of nsys (.sqlite)",
+            "run.qdstrm",
+            b"NVIDIA",
+            "run.qdstrm is a raw recording of nsys: run `QdstrmImporter -i run.qdstrm -o run.nsys-rep`",
         ),
-        ("run.qdstrm", b"NVIDIA", "run.qdstrm is a raw recording of nsys"),
-        ("run.qdstrm", b"NVIDIA", "`QdstrmImporter -i run.qdstrm -o run.nsys-rep`"),
         ("other.json", b'{"rank": 0}', "not a Chrome trace, it has no traceEvents"),
         ("other.json", b'{"traceEvents": 5}', "not a Chrome trace, it has no traceEvents"),
         ("other.json", b"[]", "has no events"),
@@ -185,14 +189,20 @@ def test_a_report_is_read_through_nsys_export(tmp_path: Path, monkeypatch: pytes
     assert break_down(timeline).steps == break_down(expected).steps
 
 
-def test_an_export_that_hangs_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nsys(tmp_path, "exec sleep 600", monkeypatch)
-    monkeypatch.setattr("fixtures.extras.explain.nsys_exports._EXPORT_TIMEOUT_S", 0.2)
-    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
-    assert message.startswith("nsys export of run.nsys-rep was stopped after 0.2 s: run `nsys export --type sqlite")
-
-
-def test_the_error_of_a_failed_export_quotes_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_nsys(tmp_path, "echo 'Report version is too new' >&2; exit 1", monkeypatch)
-    message = error(written(tmp_path / "run.nsys-rep", b"NVIDIA report"))
-    assert message == "nsys export of run.nsys-rep failed with exit code 1: Report version is too new"
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "exec sleep 600",
+            "was stopped after 0.2 s: run `nsys export --type sqlite run.nsys-rep`, then give the .sqlite",
+        ),
+        ("echo 'Report version is too new' >&2; exit 1", "failed with exit code 1: Report version is too new"),
+    ],
+    ids=["hangs", "fails"],
+)
+def test_an_export_that_hangs_or_fails_is_reported(
+    body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nsys(tmp_path, body, monkeypatch)
+    monkeypatch.setattr("fixtures.extras.explain.nsys_exports._EXPORT_TIMEOUT_S", 0.2 if "sleep" in body else 60)
+    assert error(written(tmp_path / "run.nsys-rep", b"NVIDIA report")) == f"nsys export of run.nsys-rep {says}"

@@ -107,11 +107,7 @@ def test_records_of_which_numbers_of_gpus_a_canary_is_compared_with(
 
 
 def test_the_same_links_come_first_and_others_are_better_than_none() -> None:
-    pcie = replace(
-        FOUR[0],
-        instance="4x-pcie",
-        quantities=tuple(timed("4gpu", "SYS", all_reduce_64mb=3e-3)),
-    )
+    pcie = replace(FOUR[0], instance="4x-pcie", quantities=tuple(timed("4gpu", "SYS", all_reduce_64mb=3e-3)))
     both = replace(H200, runs=(*H200.runs, pcie))
     now = timed("4gpu", "SYS", all_reduce_64mb=3e-3)
     ((of_both,), (of_others,)) = expectations(now, both), expectations(now, H200)
@@ -168,8 +164,7 @@ def test_two_records_say_nothing_about_how_far_machines_lie_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "kinds"),
-    [("4 x NV4, 24 x SYS", {"NV4", "SYS"}), ("", set()), (" ", set()), ("1 x NV18,  ", {"NV18"})],
+    ("links", "kinds"), [("4 x NV4, 24 x SYS", {"NV4", "SYS"}), ("", set()), (" ", set()), ("1 x NV18,  ", {"NV18"})]
 )
 def test_kinds_of_links_are_read_where_there_are_some(links: str, kinds: set[str]) -> None:
     assert links_of(EnvironmentRecord(topology=Topology(links=links))) == kinds

@@ -74,6 +74,20 @@ def test_the_step_in_the_middle_is_taken_and_late_ranks_are_seen(tmp_path: Path)
     assert [round(b - a, 6) for a, b in zip(*starts, strict=True)] == [0, 0.1]
 
 
+@pytest.mark.parametrize(("gap_us", "compute"), [(0.5, [(20, 720)]), (2, [(20, 320), (322, 720)])])
+def test_gaps_in_the_compute_shorter_than_a_thousandth_of_the_step_are_not_drawn(
+    tmp_path: Path, gap_us: float, compute: list[tuple[int, int]]
+) -> None:
+    late = ddp_steps(0, steps=5)
+    late.work = [
+        (kind, name, stream, start + (gap_us if end - start == 400 else 0), end, launch)
+        for kind, name, stream, start, end, launch in late.work
+    ]
+    (rank,) = step_of_ranks(timelines(tmp_path, late)).ranks
+    spans = [(round(1e3 * span.start_ms), round(1e3 * span.end_ms)) for span in rank.spans if span.kind == "compute"]
+    assert spans == [*compute, (950, 1000)]
+
+
 def test_ranks_without_a_step_in_common_are_refused(tmp_path: Path) -> None:
     others = ddp_steps(1)
     others.ranges = [(name.replace("Batch ", "Batch 9"), thread, a, b) for name, thread, a, b in others.ranges]

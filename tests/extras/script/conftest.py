@@ -28,8 +28,11 @@ def sets() -> Iterator[RankSets]:
 
 @pytest.fixture
 def run(sets: RankSets) -> Run:
-    def run(script: Path, config: str = "as_written", world: str = "2cpu", **more: Any) -> list[ScriptResult]:
+    def run(
+        script: Path, config: str = "as_written", world: str = "2cpu", *, rank_timeout_s: float = 60, **more: Any
+    ) -> list[ScriptResult]:
         (ranks,) = sets.of(INTERCONNECTS["native"], code=frozenset({SCRIPT}))
+        ranks.rank_timeout_s = rank_timeout_s
         request = ScriptRequest(
             workload="x", config=config, world=world, path=str(script), steps=STEPS, warmup=WARMUP, **more
         )

@@ -70,6 +70,7 @@ def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
         ({"script": ["no.py"]}, "--script 'no.py': there is no file no.py"),
         ({"script": ["torchrun train.py"]}, "--script 'torchrun train.py': begin with the script"),
         ({"script": ["'"]}, '--script "\'": No closing quotation'),
+        ({"script": ["-m pkg.train"]}, "--script '-m pkg.train': python -m is not supported; give the path"),
         ({"script": [""]}, "--script '': give the path of a script"),
         ({"script": ["my train.py"]}, "--script 'my train.py': there is no file my; quote a path with blanks again: "),
         ({"script": ["train.py"], "script_env": ["RANK=1"]}, "--script-env RANK: the suite sets it for each rank"),
@@ -121,3 +122,15 @@ def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, t
     config = find_config("bucket_10mb")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
     assert line.lines(find_config("as_written"), on_gpu=True) == ()
+
+
+def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: Path) -> None:
+    script.write_text(
+        SOURCE.replace("    train", "    if bf16:\n        model.register_comm_hook(None, hook)\n    train")
+    )
+    (line,) = lines(tmp_path, str(script))
+    config = find_config("bucket_10mb")
+    line.seen([SimpleNamespace(as_written=True, found={"hook": "none"})])
+    assert "+++ train.py" in line.lines(config, on_gpu=True)
+    line.seen([SimpleNamespace(as_written=True, found={"hook": "bf16_compress_hook"})])
+    assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)

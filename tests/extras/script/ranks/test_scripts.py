@@ -102,6 +102,15 @@ def test_accumulation_is_a_step_with_several_batches_and_a_skipped_update_is_a_s
     assert "bfloat16" in results[0].workload_fingerprint.activation_dtypes
 
 
+def test_steps_of_different_numbers_of_batches_are_said(run: Run, written: Callable[..., Path]) -> None:
+    more = "if step % 3: model(torch.randn(4, 8)).sum().backward()"
+    first, _ = run(written(inside=more))
+    assert first.found["batch"].startswith("4 samples of float32[8] in the first step; a step has 1 to 2 batches")
+    evaluates = "with torch.no_grad():\n            if step % 3: model(torch.randn(4, 8))"
+    first, _ = run(written(inside=evaluates))
+    assert first.found["batch"] == "4 samples of float32[8]"
+
+
 @pytest.mark.parametrize("script", ["plain.py", "accumulation.py"])
 def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
     for result in run(SCRIPTS / script, profile=4):
@@ -205,6 +214,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is "
         "not supported; measure it with",
     ),
+    "an optimizer that is none of torch.optim": (
+        {"inside": "optimizer = lambda: None; optimizer.zero_grad = optimizer.step = lambda: None", "steps": 10**9},
+        "train.py trained 1000 batches without an update by an optimizer of torch.optim: let its optimizer be",
+    ),
     "spawn": (
         {"before": "import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)"},
         "train.py starts its ranks itself, with torch.multiprocessing.spawn",
@@ -241,6 +254,13 @@ def test_a_script_that_is_no_python_shows_its_own_line_alone(run: Run, written: 
     assert failure.value.faults[0].detail.count('File "') == 1
 
 
+def test_a_rank_that_hangs_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
+    hangs = "while step == 5 and dist.get_rank() == 1: os.sched_yield()"
+    with pytest.raises(RankFailure, match="rank 1 has made no progress for 10 s at step 5") as failure:
+        run(written(inside=hangs), rank_timeout_s=10)
+    assert failure.value.faults[0].detail.count('File "') == 1
+
+
 def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
     with pytest.raises(RankFailure, match=r"raised SystemExit: 2(.|\n)*unrecognized arguments: --wdith 7"):
         run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])
@@ -254,6 +274,100 @@ def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
     with pytest.raises(CannotRun, match=r"does not run as python accumulation.py: it joins a process group"):
         run(SCRIPTS / "accumulation.py", "single", "1cpu")
+
+
+def test_an_error_that_the_script_catches_in_each_step_skips_the_config(run: Run, written: Callable[..., Path]) -> None:
+    """DDP's static_graph excludes no_sync: bf16 raises in each backward pass."""
+    catching = ("try:", "    with model.no_sync(): model(torch.randn(4, 8)).sum().backward()")
+    after = ("    model(torch.randn(4, 8)).sum().backward(); optimizer.step()", "except Exception: continue")
+    loop = TRAINING.partition("model(torch")[0] + f"\n{8 * ' '}".join(catching + after)
+    assert len(run(written(loop))[0].step_s) == STEPS
+    with pytest.raises(CannotRun, match=r"trained 1000 batches without an update .* under bf16 it may catch an error"):
+        run(written(loop, steps=10**9), "bf16")
+
+
+FINDER = """
+    import copy, os, torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    def train(model, optimizer, steps):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+    model = nn.Linear(8, 8)
+    model(torch.zeros(1, 8))
+    if {wrapped} and "RANK" in os.environ:
+        dist.init_process_group()
+        model = DistributedDataParallel(model)
+    trial = model if {wrapped} else copy.deepcopy(model)
+    train(trial, torch.optim.SGD(trial.parameters(), lr=0.001), 8)
+    if not {wrapped} and "RANK" in os.environ:
+        dist.init_process_group()
+        model = DistributedDataParallel(model)
+    train(model, torch.optim.AdamW(model.parameters()), 200)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "world", "config"),
+    [(True, "2cpu", "as_written"), (False, "2cpu", "as_written"), (False, "1cpu", "single")],
+)
+def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
+    run: Run, written: Callable[..., Path], wrapped: bool, world: str, config: str
+) -> None:
+    first, *_ = run(written(FINDER, wrapped=wrapped), config, world)
+    assert first.found["optimizer"] == "AdamW"
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+
+
+# Another model in the search, and three optimizers in the training.
+TRIAL = """
+    import copy, os, torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    wrap = lambda module: module
+    if "RANK" in os.environ:
+        dist.init_process_group()
+        wrap = DistributedDataParallel
+    model = nn.Linear(8, 8)
+    def train(model, optimizers, steps):
+        for _ in range(steps):
+            model(torch.randn(4, 8)).sum().backward()
+            for optimizer in optimizers:
+                optimizer.step()
+    trial = wrap(copy.deepcopy(model))
+    train(trial, [torch.optim.SGD(trial.parameters(), lr=0.001)], 8)
+    model = wrap(model)
+    train(model, [torch.optim.AdamW([parameter]) for parameter in (*model.parameters(), torch.zeros(1))], 200)
+"""
+
+
+@pytest.mark.parametrize(("world", "config"), [("2cpu", "as_written"), ("2cpu", "bf16"), ("1cpu", "single")])
+def test_a_model_of_the_search_alone_is_not_counted(
+    run: Run, written: Callable[..., Path], world: str, config: str
+) -> None:
+    first, *_ = run(written(TRIAL), config, world)
+    assert first.found["optimizer"] == "AdamW"
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+    assert len(first.bucket_bytes) == (world == "2cpu")
+
+
+@pytest.mark.parametrize(
+    "compiled", ["model = torch.compile(model, backend='eager')", "model.compile(backend='eager')"]
+)
+def test_a_compiled_ddp_has_phases_samples_and_compared_gradients(
+    run: Run, written: Callable[..., Path], compiled: str
+) -> None:
+    script = written(inside=f"if step == 0: {compiled}")
+    first, _ = run(script, check_gradients=True)
+    assert first.workload_fingerprint.batch_size == 4
+    assert min(first.phases_s["forward"]) > 0
+    assert first.gradient_lossless
 
 
 def test_no_framework_can_catch_the_end(run: Run, written: Callable[..., Path]) -> None:

@@ -27,8 +27,8 @@ LINK = Link(bits_per_s=RATE)
 NATIVE = INTERCONNECTS["native"]
 TWO = World(backend="gloo", size=2)
 PACKAGE = "fixtures.extras.slow_link"
-MEASURES = f"from {PACKAGE}.rank_links import *; from {PACKAGE}.link import Link"
-MEASURE = f"{MEASURES}; print(measure_link(Link(bits_per_s={RATE})).words)"
+IMPORTS = f"from {PACKAGE}.rank_links import measure_link; from {PACKAGE}.link import Link"
+MEASURE = f"{IMPORTS}; print(measure_link(Link(bits_per_s={RATE})).words)"
 IN_RANKS = "tests.extras.slow_link.ranks.rank_link"
 
 
