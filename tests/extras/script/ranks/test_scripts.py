@@ -88,6 +88,12 @@ def test_what_a_hook_delivers_is_compared_with_the_mean_on_the_scripts_model(
     assert first.gradient_lossless is (config == "as_written")
 
 
+def test_gradients_that_are_not_finite_are_no_proof_of_a_hook(run: Run, written: Callable[..., Path]) -> None:
+    script = written(TRAINING.replace("torch.randn(4, 8)", "torch.full((4, 8), float('nan'))"))
+    with pytest.raises(RankFailure, match=r"not finite in any of the \d+ compared steps, so no hook can be compared"):
+        run(script, "bf16", check_gradients=True)
+
+
 def test_single_has_no_launcher(run: Run) -> None:
     (alone,) = run(SCRIPTS / "plain.py", "single", "1cpu")
     (launched,) = run(SCRIPTS / "plain.py", "as_written", "1cpu")
