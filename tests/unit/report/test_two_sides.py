@@ -30,5 +30,6 @@ def test_what_differs_by_less_than_a_thousandth_of_a_step_is_left_out() -> None:
 
 def test_a_side_that_the_profiler_slowed_is_named() -> None:
     explanation = Explanation(breakdown=on_ranks((step(10, 1, 0, 0),)), measured_step_ms=8)
-    assert " ".join(_slowed("without", explanation)).startswith('the profiler made a step of the side "without" 3 ms')
+    said = " ".join(_slowed("without", explanation))
+    assert said.startswith("without: 3 ms longer than measured, because the profiler slows the host: ")
     assert _slowed("with", side()) == []
