@@ -63,8 +63,8 @@ def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_
         dtype=st.sampled_from(DTYPES[:1] if find_hook(any_hook).eight_bits else DTYPES),
         bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
-    def holds(kind: str, dtype: str, **drawn: object) -> None:
-        promise(gradient_world, ddp_options.check, hook=any_hook, kinds=[kind], dtypes=[dtype], **drawn)
+    def holds(kind: str, **drawn: object) -> None:
+        promise(gradient_world, ddp_options.check, hook=any_hook, kinds=[kind], **drawn)
 
     holds()
 

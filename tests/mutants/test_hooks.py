@@ -126,7 +126,7 @@ def test_what_a_wrong_bucket_holds_is_named(three_ranks: RankSets, hook: Hook, c
 
 
 def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(three_ranks: RankSets) -> None:
-    arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtypes": ["float64"]}
+    arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
     assert ask(three_ranks, ddp_options.check, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
 
 
