@@ -26,3 +26,12 @@ def test_a_cap_makes_several_buckets_of_the_small_models_of_the_gradient_tests(
     answers = called(ranks, "rank_buckets:bucket_bytes", option=option.name)
     capped = any(name.startswith("bucket_cap_mb") for name in option.arguments)
     assert (len(answers[0]["bytes"]) > 3) == capped
+
+
+@pytest.mark.parametrize("option", ["default", "bucket_1kb", "static_graph", "bucket_view"])
+def test_ddp_trains_the_same_when_its_logger_is_ended(ranks: RankSet, option: str) -> None:
+    for answer in called(ranks, "rank_buckets:steps_without_logging", option=option):
+        ended, always = zip(*answer["iterations"], strict=True)
+        assert (ended[-1], always[-1]) == (ended[3], always[3] + 3)
+        assert answer["same gradients"]
+        assert answer["bytes"][0] == answer["bytes"][1]
