@@ -199,6 +199,15 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
     assert says in outcome.errors + outcome.output
 
 
+@pytest.mark.parametrize("arguments", [("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or (")])
+def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path, arguments: tuple[str, ...]) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith(f"ERROR: Wrong expression passed to '{arguments[0]}': {arguments[1]}: at column ")
+    assert not outcome.output
+
+
 def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path) -> None:
     """As with a Python that lacks msgspec."""
     lacking = "import sys; sys.modules['msgspec'] = None; import pytest; sys.exit(pytest.main(['perf']))"
