@@ -52,6 +52,7 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
         ("memory pressure", {"proc/pressure/memory": SOME.format(12)}, "warning", WAITED.format("memory 12")),
         ("cores", {"proc/self/status": "Cpus_allowed_list:\t0-2,9"}, "warning", "4 cores for 4 ranks"),
         ("cores", {"proc/self/status": "Cpus_allowed_list:\t0-2"}, "error", "3 cores for 4 ranks"),
+        ("cores", {"proc/self/status": "Cpus_allowed_list:\t2"}, "error", "1 core for 4 ranks"),
         ("quota", {"sys/fs/cgroup/cpu.max": "800000 100000"}, "warning", "the container's quota is 8 of 64 cores"),
         ("quota", {"sys/fs/cgroup/cpu.max": "350000 100000"}, "error", "the container's quota is 3.5 of 64 cores"),
         ("memory", {"proc/meminfo": AVAILABLE}, "warning", "4.1 GB of memory available for 4 ranks"),
