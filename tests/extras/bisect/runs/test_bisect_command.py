@@ -82,6 +82,10 @@ def _in(temporary: Path | None) -> dict[str, str]:
     [
         (("--good=v0", "--bad=v9", OWN), "error: --bad v9: no such revision in "),
         (("--good=v0", "--bad=v1", "--workload=no_such_job:workload"), "error: no_such_job has no file"),
+        (
+            ("--good=v0", "--bad=v1", "--workload=no_such_job.training:workload"),
+            "error: No module named 'no_such_job': put the folder that has no_such_job on PYTHONPATH",
+        ),
         (("--good=v0", "--bad=v1", OWN, "--pairs=0"), "--pairs must be 1 or more, got 0"),
         (("--good=v0", "--bad=v1", "--workload=vit_tiny"), "--workload must be yours, PKG.MODULE:ATTR, got vit_tiny"),
         (("--good=v0", "--bad=v1"), "bisecting commits needs a --workload or --hook of the repository"),
