@@ -153,10 +153,11 @@ def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
 
 
 def test_runs_that_save_at_once_under_one_name_or_two_take_a_number_each(tmp_path: Path) -> None:
-    spawn, count, names = multiprocessing.get_context("spawn"), 20, ("night", "night", "candidate")
-    together = spawn.Barrier(len(names))
+    server, count, names = multiprocessing.get_context("forkserver"), 20, ("night", "night", "candidate")
+    server.set_forkserver_preload([__name__])
+    together = server.Barrier(len(names))
     processes = [
-        spawn.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
+        server.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
     ]
     for process in processes:
         process.start()
