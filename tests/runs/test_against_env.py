@@ -34,6 +34,8 @@ def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path])
     assert re.search(rf"^\+10 ms a step: .*; {STEP_MS} 10 -> unset$", outcome.output, re.MULTILINE), outcome.output
     assert f"starting 2 x 2 ranks and 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
     assert f"this environment against the same with {STEP_MS}=10: 1 slower\n" in outcome.output
+    assert f"[steady-2cpu-ddp]' {STEADY[1]} --benchmark-storage=" in outcome.unwrapped
+    assert f" --against-env={STEP_MS}=10 --explain=all" in outcome.unwrapped
     assert "build" not in outcome.output
 
 
@@ -64,7 +66,8 @@ def test_explain_all_ranks_what_differs_between_the_sides_also_where_it_is_not_s
 def test_without_a_baseline_no_run_that_requires_one_is_advised(tmp_path: Path) -> None:
     said = run(tmp_path, step_ms="40").unwrapped.partition(" next: ")[2]
     assert said.startswith("record a baseline, to watch it every night: ")
-    assert "--require-baseline" not in said
+    command = f" perf {STEADY[1]} --benchmark-storage={tmp_path / 'baselines'} --benchmark-save=NAME "
+    assert command in said
 
 
 def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path) -> None:
