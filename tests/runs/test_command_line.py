@@ -199,6 +199,22 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
     assert says in outcome.errors + outcome.output
 
 
+@pytest.mark.parametrize("arguments", [("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or (")])
+def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path, arguments: tuple[str, ...]) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith(f"ERROR: Wrong expression passed to '{arguments[0]}': {arguments[1]}: at column ")
+    assert not outcome.output
+
+
+def test_a_junit_file_that_cannot_be_written_ends_the_run_before_it_measures(no_storage: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = pytest_perf(no_storage, "perf/test_scaling.py", f"--junitxml={tmp_path}/file/junit.xml")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.strip() == f"ERROR: --junitxml {tmp_path}/file/junit.xml: cannot write there: Not a directory"
+
+
 def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path) -> None:
     """As with a Python that lacks msgspec."""
     lacking = "import sys; sys.modules['msgspec'] = None; import pytest; sys.exit(pytest.main(['perf']))"
@@ -265,12 +281,12 @@ def test_the_table_at_the_end_has_a_row_for_each_config_and_the_command_that_rec
     heading = "vit_tiny, 2cpu, 4 samples a rank\n"
     assert "ddp-perf on" in five_tests.output
     assert heading in five_tests.output
-    headers, units, _, *rows = five_tests.output.partition(heading)[2].splitlines()
+    header, _, _, *rows = five_tests.output.partition(heading)[2].splitlines()
+    columns = re.split(r"\s{2,}", header.strip())
     # One launch has no spread; no_comm, the limit, and the loss of a small problem were not measured.
-    columns = ("config", "ms/step", "gain vs", "wire", "peak", "gradients", "verdict")
-    assert re.split(r"\s{2,}", headers.strip()) == list(columns)
-    assert re.split(r"\s{2,}", units.strip()) == ["ddp %", "MB", "MB"]
-    fidelity = {cells[0]: cells[5] for row in rows if len(cells := row.split()) > 5}
+    assert {"spread", "of", "loss"} & {*columns} == set()
+    place = columns.index("gradients")
+    fidelity = {cells[0]: cells[place] for row in rows if len(cells := row.split()) > place}
     assert {name: fidelity[name] for name in ("ddp", "bf16")} == {"ddp": "lossless", "bf16": "lossy"}
     command = r"\S*python\S* -m pytest .* --benchmark-save=NAME"  # python3 where that is this Python
     *_, next_, _ = five_tests.output.splitlines()  # the last line is pytest's
