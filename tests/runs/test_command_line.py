@@ -199,6 +199,22 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
     assert says in outcome.errors + outcome.output
 
 
+@pytest.mark.parametrize("arguments", [("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or (")])
+def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path, arguments: tuple[str, ...]) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments)
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith(f"ERROR: Wrong expression passed to '{arguments[0]}': {arguments[1]}: at column ")
+    assert not outcome.output
+
+
+def test_a_junit_file_that_cannot_be_written_ends_the_run_before_it_measures(no_storage: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    outcome = pytest_perf(no_storage, "perf/test_scaling.py", f"--junitxml={tmp_path}/file/junit.xml")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert outcome.errors.strip() == f"ERROR: --junitxml {tmp_path}/file/junit.xml: cannot write there: Not a directory"
+
+
 def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path) -> None:
     """As with a Python that lacks msgspec."""
     lacking = "import sys; sys.modules['msgspec'] = None; import pytest; sys.exit(pytest.main(['perf']))"

@@ -31,7 +31,9 @@ def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_
     assert "--quick" not in quick.output
 
 
-@pytest.mark.parametrize("with_", ["--benchmark-save=x", "--benchmark-autosave", "--require-baseline"])
+@pytest.mark.parametrize(
+    "with_", ["--benchmark-save=x", "--benchmark-autosave", "--require-baseline", "--sensitivity=10"]
+)
 def test_it_records_and_requires_no_baseline(tmp_path: Path, with_: str) -> None:
     outcome = pytest_perf(tmp_path, "perf", "--quick", with_)
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
