@@ -70,5 +70,7 @@ NAMES = {
     "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
 }
 # Workload -> its poisons. ``several`` has those of which none changes what another does.
-WORKLOADS = {name: (name,) for name in NAMES}
-WORKLOADS["several"] = tuple(name for name in NAMES if not name.startswith("default_"))
+WORKLOADS = {
+    **{name: (name,) for name in NAMES},
+    "several": tuple(name for name in NAMES if not name.startswith("default_")),
+}
