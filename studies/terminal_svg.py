@@ -33,7 +33,7 @@ MEANINGS = {
     "samples a step": "Samples of all ranks in a step: the effective batch. Shown where configs differ in it.",
     "samples/s": "Samples per second of all ranks. Shown where the effective batch differs.",
     "ms/step": "Milliseconds per step on the slowest rank: the geometric mean of the launches' medians.",
-    "spread %": "How much slower the slowest launch is than the fastest. Smaller differences mean nothing.",
+    "spread %": "The slowest launch minus the fastest, in % of a step. Smaller differences mean nothing.",
     "gain vs ddp %": "Speed against naive DDP, which has one 2000 MB bucket. +50: 1.5 times as many samples/s.",
     "of limit %": "Share of the speed without any communication. Over 102: the run was disturbed.",
     "copies %": "Share of the step that copies between host and device take, against the config without them.",

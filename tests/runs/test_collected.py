@@ -110,7 +110,7 @@ def test_a_hook_outside_the_table_is_tested_by_its_name_or_by_the_path() -> None
 def test_the_list_of_tests_says_why_others_are_not_in_it() -> None:
     lines = listed("perf", GRAPHS, "-v", gpus=False).unwrapped
     assert f" not collected: {NEEDS_A_GPU} (2 tests) " in lines
-    assert " not collected: other_dtypes does not depend on the number of ranks: it is run on two (14 tests) " in lines
+    assert " not collected: other_dtypes does not depend on the number of ranks: it is run on two (" in lines
 
 
 @pytest.mark.parametrize("chosen", [(GRAPHS, "-k=graph-bucket_25mb"), ("perf", "-k=graph-bucket_25mb")])

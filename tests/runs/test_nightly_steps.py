@@ -25,6 +25,10 @@ NAMES = ("measure", "summary", "keep", *(["history"] if "page" in EXTRAS else []
 FEW = "-p tests.fake_ranks -p no:cacheprovider --workload=tests.workloads_for_tests:steady --launches=1 --steps=3"
 
 
+# Bytecode, by another process.
+being_written = shutil.ignore_patterns("*.pyc.*")
+
+
 class Runner:
     """A machine with a checkout and a folder for the records, which runs steps as GitHub's runner does."""
 
@@ -32,7 +36,7 @@ class Runner:
         self.checkout, self.nights, self.summary = folder / "checkout", folder / "nights", folder / "summary.md"
         self.checkout.mkdir()
         for name in ("fixtures", "perf", "tests", ".github"):
-            shutil.copytree(ROOT / name, self.checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, self.checkout / name, ignore=being_written)
         for name in ("conftest.py", "pyproject.toml"):
             shutil.copy(ROOT / name, self.checkout)
 

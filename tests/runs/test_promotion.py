@@ -10,7 +10,6 @@ import pty
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from fixtures.__main__ import main
 from fixtures.records.baselines import BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
 from fixtures.stats.change_words import change_in_words, in_column
-from tests.command_line import QUICK, ROOT, Outcome, run
+from tests.command_line import QUICK, Outcome, run
 from tests.forked import command
 from tests.forked import perf as pytest_perf
 from tests.workloads_for_tests import STEP_MS
@@ -384,12 +383,13 @@ def _save_each(storage: Path, output: Record, count: int, together: Barrier) -> 
 def test_of_two_promotions_of_one_record_at_once_one_is_refused_and_a_save_takes_its_own_number(
     storage: Path, tonight: Path, tmp_path: Path
 ) -> None:
-    spawn, count = multiprocessing.get_context("spawn"), 10
-    together, files = spawn.Barrier(3), _variants(tonight, tmp_path, "same", count)
+    server, count = multiprocessing.get_context("forkserver"), 10
+    server.set_forkserver_preload([__name__])
+    together, files = server.Barrier(3), _variants(tonight, tmp_path, "same", count)
     save = (storage, json.loads(tonight.read_text()), count, together)
     processes = [
-        *(spawn.Process(target=_promote_each, args=(storage, files, together), daemon=True) for _ in range(2)),
-        spawn.Process(target=_save_each, args=save, daemon=True),
+        *(server.Process(target=_promote_each, args=(storage, files, together), daemon=True) for _ in range(2)),
+        server.Process(target=_save_each, args=save, daemon=True),
     ]
     for process in processes:
         process.start()
@@ -402,24 +402,26 @@ def test_of_two_promotions_of_one_record_at_once_one_is_refused_and_a_save_takes
     assert len(read_history(storage, "rack-7")[SINGLE].launch_medians_s) == 2 * count + 1
 
 
+# The kernel kills a process that writes more into a file than its limit.
+LIMIT_BYTES = 4096
+LIMITED = f"""
+import resource, signal, sys
+from fixtures.__main__ import main
+sys.dont_write_bytecode = True
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({LIMIT_BYTES}, {LIMIT_BYTES}))
+main()
+"""
+
+
 def test_killed_while_it_writes_it_leaves_no_half_record(storage: Path, tonight: Path, tmp_path: Path) -> None:
-    """The record is large, so that it is still being written when its temporary file is seen and the kill comes."""
-
-    def enlarge(record: Record) -> None:
-        record["benchmarks"][0]["stats"]["data"] *= 400_000
-
-    big = edited(tonight, tmp_path / "big.json", enlarge)
-    command = [*PROMOTE, "--yes", f"--storage={storage}", "--min-slowdown=100", str(big)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while not any((storage / "rack-7").glob(".*.part")):
-            assert process.poll() is None, "it ended before it could be killed"
-            assert time.monotonic() < deadline
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
+    asked = ("promote", "--yes", f"--storage={storage}", "--min-slowdown=100", str(tonight))
+    killed = run(sys.executable, "-c", LIMITED, *asked)
+    assert killed.exit_code == -signal.SIGXFSZ, killed
     assert [file for file in files_in(storage) if file.endswith(".json")] == ["rack-7/0001_first.json"]
     (left,) = (storage / "rack-7").glob(".*.part")
-    assert left.stat().st_size < big.stat().st_size
+    assert left.stat().st_size == LIMIT_BYTES
     assert promote(storage, "--yes", tonight).exit_code == 0
     assert len(read_history(storage, "rack-7")[SINGLE].launch_medians_s) == 2
     assert left.exists()  # it might be another run's that is still at it

@@ -44,9 +44,10 @@ def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.Mon
     assert losses[-1] < losses[0]
 
 
-def test_every_config_workload_and_interconnect_is_in_the_reference() -> None:
+def test_every_question_config_workload_and_interconnect_is_in_the_reference() -> None:
     text = (REFERENCE / "configs.md").read_text()
-    names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | set(WORKLOADS) | set(INTERCONNECTS)
+    questions = {name_of(file) for file in (ROOT / "perf").glob("test_*.py")}
+    names = {re.sub(r"\d+mb", "NNmb", name) for name in CONFIGS} | {*WORKLOADS, *INTERCONNECTS} | questions
     assert [name for name in sorted(names) if f"`{name}`" not in text] == [], "add them to docs/reference/configs.md"
 
 

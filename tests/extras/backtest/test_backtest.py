@@ -7,16 +7,23 @@ from pathlib import Path
 import pytest
 
 from fixtures.extras.backtest.replay_lines import backtest_lines, summary
-from fixtures.extras.backtest.replays import Rule, backtest
+from fixtures.extras.backtest.replays import Backtest, Rule, backtest
 from tests.command_line import command_here, refused
 
 BASELINES = Path(__file__).parents[3] / "baselines"
-NVLINK, FOUR, SHM = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18", "2x-nvidia-h200-nv18-shm"
+NVLINK, FOUR = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18"
 
 
-def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_summed_up_apart() -> None:
+@pytest.fixture(scope="module")
+def planted() -> dict[str, Backtest]:
+    return {name: backtest(BASELINES, name, Rule(plant_percent=2)) for name in (NVLINK, FOUR)}
+
+
+def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_summed_up_apart(
+    planted: dict[str, Backtest],
+) -> None:
     """Ten of PowerSGD: their records come from hosts of different speeds, so they alone are blunt."""
-    result = backtest(BASELINES, NVLINK, Rule())
+    result = planted[NVLINK]
     assert [(replay.file[:4], [name[:4] for name in replay.against]) for replay in result.replays] == [
         ("0001", ["0002", "0003", "0004"]),
         ("0002", ["0001", "0003", "0004"]),
@@ -30,9 +37,9 @@ def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_sum
     assert "29 tests that the host does not limit: median 1.4 %" in " ".join(backtest_lines(result))
 
 
-def test_the_records_that_ship_meet_the_targets_over_nvlink() -> None:
+def test_the_records_that_ship_meet_the_targets_over_nvlink(planted: dict[str, Backtest]) -> None:
     """Three records: 1.6 % in half of the tests, 2 % found in 95 of 100 quiet tests, nothing slower or faster."""
-    both = [summary(backtest(BASELINES, name, Rule(plant_percent=2))) for name in (NVLINK, FOUR)]
+    both = [summary(result) for result in planted.values()]
     assert all(totals["threshold_median_percent"] <= 1.6 for totals in both)
     found, quiet = map(sum, zip(*(totals["planted_found"]["one_quiet_test"] for totals in both), strict=True))
     assert found >= 0.95 * quiet
@@ -78,12 +85,12 @@ def test_the_record_that_is_judged_has_no_influence_on_its_thresholds(tmp_path: 
     assert before == pytest.approx(after)
 
 
-def test_the_table_fits_a_terminal_and_sums_up() -> None:
-    lines = backtest_lines(backtest(BASELINES, SHM, Rule(plant_percent=2)))
-    assert lines[0] == f"{SHM}: 3 records, each judged against the 2 others"
+def test_the_table_fits_a_terminal_and_sums_up(planted: dict[str, Backtest]) -> None:
+    lines = backtest_lines(planted[FOUR])
+    assert lines[0] == f"{FOUR}: 4 records, each judged against the 3 others"
     assert max(map(len, lines)) <= 100
     text = " ".join(lines)
-    assert "39 tests, 108 verdicts: " in text
+    assert "40 tests, 159 verdicts: " in text
     assert "planted 2 %: found " in text
 
 

@@ -12,7 +12,7 @@ from fixtures.extras.first_run.quantities import Quantity, Rate
 from fixtures.records.schema import EnvironmentRecord
 
 CPU = FirstRun(instances=("2x-amd-epyc",), population=None, expectations=(), limitations=(), software=())
-BUSY = Limitation(kind="host", message="other processes used 1.3 of 2 cores meanwhile")
+BUSY = Limitation(kind="host", message="other processes used 1.3 of 2 cores")
 LANES = Limitation(kind="pcie", message="the PCIe link is x8 of x16 (GPU 0)")
 CLOCKS = Limitation(kind="clocks", message="GPU 0: SM clock 1410 of 1980 MHz")
 PRODUCT = Quantity(

@@ -119,6 +119,6 @@ def test_warnings_about_the_gpus_are_limitations() -> None:
 
 
 def test_a_host_is_busy_from_a_quarter_of_its_cores_on() -> None:
-    says = ["host: other processes used 0.6 of 2 cores meanwhile"]
+    says = ["host: other processes used 0.6 of 2 cores"]
     assert said(EnvironmentRecord(), load=HostLoad(others=0.6, cores=2)) == says
     assert said(EnvironmentRecord(), load=HostLoad(others=0.5, cores=2)) == []

@@ -8,7 +8,7 @@ from fixtures.gradients.in_rank.oracles import elementwise_bound
 from fixtures.gradients.in_rank.slope import off_scale
 from fixtures.matrix.hook import Hook
 
-ELEMENTS = 2**19
+ELEMENTS = 2**18
 HOOK = Hook(name="divides", build=None, promise="mean", wire_dtype="gradient", arithmetic="divide")
 
 

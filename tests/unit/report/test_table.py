@@ -259,6 +259,10 @@ def test_the_summary_says_the_same_of_a_disturbed_world_as_its_table() -> None:
     assert best(*both)[0].startswith(of_table.replace("disturbed: ", "disturbed: yes, vit_l_32 4gpu native: "))
 
 
+def test_the_spread_of_one_config_is_no_median() -> None:
+    assert best(launched("ddp", 60, 120))[0].startswith("disturbed: yes, spread of ddp 71 %; use a quiet machine")
+
+
 def test_on_a_noisy_machine_the_default_is_advised() -> None:
     assert best(*NOISY) == [
         "disturbed: yes, spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",

@@ -32,8 +32,11 @@ def share(cases: int, happens: Callable[[int], bool]) -> tuple[float, float]:
 
 @pytest.mark.parametrize("outliers", [False, True])
 @pytest.mark.parametrize(("tests", "count", "cases"), [(1, 30, 300), (5, 20, 100)])
-def test_the_share_of_false_alarms_is_at_most_alpha(tests: int, count: int, cases: int, outliers: bool) -> None:
-    """At alpha = 5 %, which needs fewer cases; the whole set of tests counts as one case."""
+def test_the_share_of_false_alarms_is_at_most_alpha(
+    tests: int, count: int, cases: int, outliers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At alpha = 5 %, which needs fewer cases and permutations; the whole set of tests counts as one case."""
+    monkeypatch.setattr(changepoints, "PERMUTATIONS", 99)
 
     def called(seed: int) -> bool:
         logs = nights(tests, count, seed=seed)

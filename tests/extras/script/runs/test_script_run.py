@@ -66,7 +66,7 @@ def test_quick_measures_three_configs_once(storage: Path) -> None:
     quick = ("perf", PLAIN, "--quick", "--collect-only")
     listed = forked.perf(storage, *quick, "-q")
     assert sorted(test.rpartition("-")[2].rstrip("]") for test in listed.test_ids) == ["as_written", "bf16", "no_comm"]
-    assert "1 launches of 6 warm-up and up to 8 measured steps" in forked.perf(storage, *quick).output
+    assert "1 launch of 6 warm-up and up to 8 measured steps" in forked.perf(storage, *quick).output
 
 
 def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> None:
