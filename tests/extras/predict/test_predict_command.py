@@ -79,6 +79,11 @@ def test_a_record_that_cannot_be_predicted_says_what_to_run(tmp_path: Path) -> N
     assert of_config.startswith(f"{EIGHT}: --config must be one of bucket_10mb, ")
     file = write(tmp_path, 1, night(1, benchmark(DDP, 0.1)))
     assert refused("predict", file) == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
+    needs = "run pytest perf -k '2gpu and throughput', which measures both\n"
+    sending = refused("predict", edited(tmp_path, config="ddp", world="2gpu"), *NETWORK)
+    assert sending.endswith(f"2gpu has no config without communication: {needs}")
+    silent = refused("predict", edited(tmp_path, config="no_comm", world="2gpu", wire_bytes_per_step=0), *NETWORK)
+    assert silent.endswith(f"2gpu has no config that sends one all-reduce a bucket: {needs}")
     of_two = refused("predict", edited(tmp_path, world="2gpu_2node"), *NETWORK)
     assert of_two.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
     without_canaries = refused("predict", edited(tmp_path), *NETWORK)

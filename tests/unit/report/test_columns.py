@@ -77,4 +77,5 @@ def test_a_wrapped_line_goes_on_indented_and_parts_no_number_from_its_unit() -> 
     first, second = wrapped("word " * 21, "    ")
     assert (len(first), first[:9], second) == (98, "    word ", "      word word")
     assert wrapped("one\ntwo") == ["one", "two"]
-    assert wrapped("x" * 95 + " 14.4 %") == ["x" * 95, "  14.4 %"]
+    for number in ("14.4 %", "1.25 us"):
+        assert wrapped(f"{'x' * 95} {number}") == ["x" * 95, f"  {number}"]
