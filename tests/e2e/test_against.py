@@ -223,20 +223,28 @@ def test_an_interpreter_that_takes_too_long_is_reported(
         probe(python)
 
 
+# torch is imported by the builders, which fake ranks do not call.
 JOB = """
 import time
-import torch
-from torch import nn
 from fixtures.matrix.workloads import Workload
+
+def model():
+    from torch import nn
+    return nn.Linear(64, 64)
+
+def sample():
+    import torch
+    return (torch.randn(64),)
 
 def loss(model, inputs):
     time.sleep(SLEEP_S)
     return model(inputs).square().mean()
 
-workload = Workload(
-    name="job", batch_size=2, model=lambda: nn.Linear(64, 64), sample=lambda: (torch.randn(64),), loss=loss,
-    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
-)
+def optimizer(parameters):
+    import torch
+    return torch.optim.SGD(parameters, lr=0.001)
+
+workload = Workload(name="job", batch_size=2, model=model, sample=sample, loss=loss, optimizer=optimizer)
 """
 
 

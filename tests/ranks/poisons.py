@@ -1,6 +1,6 @@
-"""Workloads that change their process for whatever is trained in it later, one change each.
+"""Workloads that change their process for whatever is trained in it later.
 
-``tests.ranks.poisons:variable`` is the workload with the poison of this name.
+``tests.ranks.poisons:variable`` is the workload with the poison of this name; WORKLOADS has all.
 """
 
 import os
@@ -38,12 +38,13 @@ def _poisons() -> dict[str, Callable[[], object]]:
 
 
 # Any: the arguments of a loss.
-def _poisoned_loss(poison: str, model: Any, *batch: Any) -> Any:
+def _poisoned_loss(poisons: tuple[str, ...], model: Any, *batch: Any) -> Any:
     from torch import distributed
 
-    if poison not in _taken and distributed.get_rank() == 0:
-        _taken.add(poison)
-        _poisons()[poison]()
+    for poison in poisons if distributed.get_rank() == 0 else ():
+        if poison not in _taken:
+            _taken.add(poison)
+            _poisons()[poison]()
     return steady.loss(model, *batch)
 
 
@@ -51,9 +52,9 @@ _taken: set[str] = set()
 
 
 def __getattr__(name: str) -> Workload:
-    if name not in NAMES:
+    if name not in WORKLOADS:
         raise AttributeError(name)
-    return replace(steady, name=name, loss=partial(_poisoned_loss, name))
+    return replace(steady, name=name, loss=partial(_poisoned_loss, WORKLOADS[name]))
 
 
 # Poison -> the beginning of the line that tells of it.
@@ -67,4 +68,9 @@ NAMES = {
     "torchs_function": "function torch.relu: ",
     "default_device": "torch.get_default_device(): cpu -> meta",
     "default_dtype": "torch.get_default_dtype(): torch.float32 -> torch.float64",
+}
+# Workload -> its poisons. ``several`` has those of which none changes what another does.
+WORKLOADS = {
+    **{name: (name,) for name in NAMES},
+    "several": tuple(name for name in NAMES if not name.startswith("default_")),
 }

@@ -13,7 +13,7 @@ from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import user_modules
 from fixtures.matrix.worlds import parse_world
-from tests.ranks.poisons import NAMES
+from tests.ranks.poisons import NAMES, WORKLOADS
 
 TWO = parse_world("2cpu")
 HEALTHY = "tests.workloads_for_tests:steady"
@@ -56,16 +56,17 @@ def shared() -> Iterator[Sets]:
     sets.sets.close()
 
 
-@pytest.mark.parametrize("poison", NAMES)
-def test_a_poison_between_healthy_workloads_is_found_and_reaches_none_of_them(shared: Sets, poison: str) -> None:
+@pytest.mark.parametrize("name", ["several", "default_device", "default_dtype"])
+def test_poisons_between_healthy_workloads_are_found_and_reach_none_of_them(shared: Sets, name: str) -> None:
     before = shared.train(HEALTHY)
     poisoned = shared.train("vit_tiny")  # its first step imports and initialises
-    workload = f"tests.ranks.poisons:{poison}"
+    workload = f"tests.ranks.poisons:{name}"
     (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
     ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
     assert shared.train(workload) == poisoned
     found, _ = ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")
-    assert any(line.startswith(NAMES[poison]) for line in found), found
+    told = {poison for poison in WORKLOADS[name] if any(line.startswith(NAMES[poison]) for line in found)}
+    assert told == {*WORKLOADS[name]}, found
     after = shared.train(HEALTHY)
     assert not shared.imported("tests.ranks.poisons")
     assert not {*poisoned} & {*before, *after}

@@ -16,32 +16,9 @@ import pytest
 
 from tests import forked
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
-from tests.e2e.test_against import checkout, git
+from tests.e2e.test_against import JOB, checkout, git
 
 OWN = "--workload=my_job.training:workload"
-# torch is imported by the builders, which fake ranks do not call.
-JOB = """
-import time
-from fixtures.matrix.workloads import Workload
-
-def model():
-    from torch import nn
-    return nn.Linear(64, 64)
-
-def sample():
-    import torch
-    return (torch.ones(64),)
-
-def loss(model, inputs):
-    time.sleep(SLEEP_S)
-    return model(inputs).square().mean()
-
-def optimizer(parameters):
-    import torch
-    return torch.optim.SGD(parameters, lr=0.001)
-
-workload = Workload(name="job", batch_size=2, model=model, sample=sample, loss=loss, optimizer=optimizer)
-"""
 FAST, SLOW, BROKEN = JOB.replace("SLEEP_S", "0.02"), JOB.replace("SLEEP_S", "0.06"), "import no_such_dependency"
 SEARCH = (OWN, "--pairs=2", "-k", "1cpu-ddp]")
 FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", "-p", "tests.extras.bisect.bisected_ranks")
