@@ -188,6 +188,7 @@ def test_wrong_input_is_reported_in_one_line(
         (("--quik",), "  did you mean: --quick\n"),
         (("-k", "powersdg_rank1"), "-k selects no test: powersdg_rank1, did you mean powersgd_rank1? ("),
         (("-k", "nosuchthing"), "-k selects no test: nosuchthing is in no name ("),
+        (("-k", "8gpu and bf16"), "-k selects no test: this machine has no world 8gpu: it has 1cpu, 2cpu (no GPU, so "),
         (("--workload=my_project.training:worklaod",), "has no 'worklaod', did you mean workload?\n"),
     ],
 )
