@@ -167,6 +167,7 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
             "--require-baseline: with --against-env nothing is judged by the baselines",
         ),
         ("--benchmark-group-by=config", "--benchmark-group-by config: there are group, name, func, "),
+        ("--hypothesis-profile=nightyl", "--hypothesis-profile: no profile is named 'nightyl': give nightly"),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
