@@ -51,7 +51,7 @@ def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -
     assert "OWN_TOKEN=***" in compared.output
     assert "s3cr3t" not in compared.output
     assert re.search(
-        r"a launch takes \d+ s, at least 2 take \d+ s, and 1 start of ranks \d+ s each", compared.unwrapped
+        r"a launch takes \d+\.\d s, at least 2 take \d+ s, and 1 start of ranks \d+ s each", compared.unwrapped
     )
 
 
