@@ -469,6 +469,21 @@ def smallest_found(
     return 100 * math.expm1(high)
 
 
+def is_found(
+    rule: Callable[[Nights], Flags],
+    noise: Noise,
+    percent: float,
+    *,
+    records: int,
+    runs: int,
+    tests: int = TESTS,
+    which: slice = FIRST,
+) -> bool:
+    """Whether this slowdown of these tests is found 95 times in 100."""
+    flat = nights(noise, runs=runs, records=records, seed=95, tests=tests)
+    return _share_found(rule, flat, math.log1p(percent / 100), which) >= 0.95
+
+
 def _share_found(rule: Callable[[Nights], Flags], flat: Nights, slower: float, tests: slice) -> float:
     medians, steps, again = flat.medians.copy(), flat.steps.copy(), flat.again.copy()
     again[:, tests] += slower

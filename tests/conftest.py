@@ -50,6 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
         option.dist, option.tx = "loadscope", ["popen"] * _PROCESSES
         option.loadscopereorder = False  # in the order of collection, which begins with the longest files
         option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads of processes that share the cores wait for each other
+    if hasattr(config, "workerinput"):
+        import torch
+
+        torch.set_num_threads(1)
     warm_ranks.pytest_configure()
 
 

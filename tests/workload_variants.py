@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
+from tests.workloads_for_tests import plain_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -33,16 +34,11 @@ def _double_sample() -> "tuple[Tensor, ...]":
     return tuple(tensor.double() for tensor in _sample())
 
 
-def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    loss: Tensor = model(inputs).square().mean()
-    return loss
-
-
 def _autocast_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     import torch
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        return _loss(model, inputs)
+        return plain_loss(model, inputs)
 
 
 def _optimizer(parameters: "Iterable[nn.Parameter]", lr: float = 0.001) -> "Optimizer":
@@ -57,7 +53,7 @@ def _adamw(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
     return AdamW(parameters, lr=0.001)
 
 
-variant = Workload(name="variant", batch_size=4, model=_model, sample=_sample, loss=_loss, optimizer=_optimizer)
+variant = Workload(name="variant", batch_size=4, model=_model, sample=_sample, loss=plain_loss, optimizer=_optimizer)
 batch = replace(variant, batch_size=6)
 shape = replace(variant, model=lambda: _model(32))
 frozen = replace(variant, model=lambda: _model(frozen=True))

@@ -129,14 +129,14 @@ def _optimizer(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
     return SGD(parameters, lr=0.001)
 
 
-def _plain_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+def plain_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     loss: Tensor = model(inputs).square().mean()
     return loss
 
 
 def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(float(os.environ.get(STEP_MS, "20")) / 1e3)
-    return _plain_loss(model, inputs)
+    return plain_loss(model, inputs)
 
 
 def _nan_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -149,12 +149,12 @@ def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
     if distributed.get_rank() == 0:
         time.sleep(0.14)
-    return _plain_loss(model, inputs)
+    return plain_loss(model, inputs)
 
 
 def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(0.1)
-    return _plain_loss(model, inputs)
+    return plain_loss(model, inputs)
 
 
 def _faulty() -> bool:
@@ -224,7 +224,7 @@ def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """Rank 1 comes 50 ms late to the all-reduce of every step: more than a busy machine delays the other."""
     from torch import distributed
 
-    loss = _plain_loss(model, inputs)
+    loss = plain_loss(model, inputs)
     if distributed.get_rank() == 1:
         time.sleep(0.05)
     return loss
@@ -237,7 +237,7 @@ def _restless_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     time.sleep(0.003)
     if distributed.get_rank() == 0 and next(_steps) % 2:
         time.sleep(0.06)
-    return _plain_loss(model, inputs)
+    return plain_loss(model, inputs)
 
 
 def _unprofilable_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fixtures.matrix.hook import Hook
-from tests.workloads_for_tests import steady
+from tests.workloads_for_tests import plain_loss, steady
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -28,8 +28,7 @@ def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """At least 10 ms, so that a busy machine changes it little."""
     time.sleep(0.01)
-    loss: Tensor = model(inputs).square().mean()
-    return loss
+    return plain_loss(model, inputs)
 
 
 def _wide_model() -> "nn.Module":
@@ -80,11 +79,6 @@ def _deep_sample() -> "tuple[Tensor, ...]":
     return (torch.ones(_WIDTH),)
 
 
-def _deep_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    loss: Tensor = model(inputs).square().mean()
-    return loss
-
-
 def _late_gpu_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """The GPU of rank 1 is busy for about 20 ms before each forward pass."""
     import torch
@@ -92,7 +86,7 @@ def _late_gpu_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
     if INJECTED and distributed.get_rank() == 1:
         torch.cuda._sleep(40_000_000)
-    return _deep_loss(model, inputs)
+    return plain_loss(model, inputs)
 
 
 def _oversized_model() -> "nn.Module":
@@ -150,7 +144,7 @@ def _synchronising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)] if INJECTED else []
     handles = [layer.register_forward_hook(lambda *_: torch.cuda.synchronize()) for layer in layers]
-    loss = _deep_loss(model, inputs)
+    loss = plain_loss(model, inputs)
     for handle in handles:
         handle.remove()
     return loss
@@ -158,13 +152,13 @@ def _synchronising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 def _many_kernels_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """Injected: five thousand kernels of one element, which the host cannot launch as fast as the GPU runs them."""
-    loss = _deep_loss(model, inputs)
+    loss = plain_loss(model, inputs)
     for _ in range(5000 if INJECTED else 0):
         loss = loss + 1.0
     return loss
 
 
-_deep = replace(steady, batch_size=32, model=_deep_model, sample=_deep_sample, loss=_deep_loss)
+_deep = replace(steady, batch_size=32, model=_deep_model, sample=_deep_sample, loss=plain_loss)
 deep = replace(_deep, name="deep")
 late_gpu = replace(_deep, name="late_gpu", loss=_late_gpu_loss)
 oversized = replace(_deep, name="oversized", model=_oversized_model)

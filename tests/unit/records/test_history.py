@@ -3,25 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked_run
 from fixtures.records.history import around_records, read_nights
 from tests.builders import TRAINED
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write, write_forty_nights
 
-
-@pytest.fixture(scope="module")
-def forty_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_forty_nights(tmp_path_factory.mktemp("nightly"))
-
-
 # Reading
 
 
-def test_nights_are_in_the_order_of_their_dates(forty_nights: Path) -> None:
-    tests, left_out = read_nights([forty_nights])
+def test_nights_are_in_the_order_of_their_dates(tmp_path: Path) -> None:
+    tests, left_out = read_nights([write_forty_nights(tmp_path)])
     days = [night.finished.toordinal() for night in tests[HERE][DDP]]
     assert days == list(range(days[0], days[0] + 40))
     assert left_out == []

@@ -261,9 +261,9 @@ def test_a_script_that_is_no_python_shows_its_own_line_alone(run: Run, written: 
 
 
 def test_a_rank_that_hangs_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
-    hangs = "while step == 5 and dist.get_rank() == 1: os.sched_yield()"
+    hangs = "while step == 5 and dist.get_rank() == 1: time.sleep(0.01)"
     with pytest.raises(RankFailure, match="rank 1 has made no progress for 10 s at step 5") as failure:
-        run(written(inside=hangs), rank_timeout_s=10)
+        run(written(before="import time", inside=hangs), rank_timeout_s=10)
     assert failure.value.faults[0].detail.count('File "') == 1
 
 
