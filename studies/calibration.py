@@ -449,7 +449,7 @@ def red_runs(
     return red, runs
 
 
-def smallest_found(
+def finds(
     rule: Callable[[Nights], Flags],
     noise: Noise,
     *,
@@ -457,31 +457,21 @@ def smallest_found(
     runs: int,
     tests: int = TESTS,
     which: slice = FIRST,
-) -> float | None:
-    """Smallest slowdown of these tests, in %, that is found 95 times in 100; None if it is over 100 %."""
+) -> Callable[[float], bool]:
+    """Return a function of a slowdown of these tests, in %: whether it is found 95 times in 100."""
     flat = nights(noise, runs=runs, records=records, seed=95, tests=tests)
+    return lambda percent: _share_found(rule, flat, math.log1p(percent / 100), which) >= 0.95
+
+
+def smallest_found(found: Callable[[float], bool]) -> float | None:
+    """Smallest slowdown, in %, that is ``found``; None if it is over 100 %."""
     low, high = 0.0, math.log(2)
-    if not _share_found(rule, flat, high, which) >= 0.95:
+    if not found(100 * math.expm1(high)):
         return None
     while high - low > 0.0005:
         middle = (low + high) / 2
-        low, high = (low, middle) if _share_found(rule, flat, middle, which) >= 0.95 else (middle, high)
+        low, high = (low, middle) if found(100 * math.expm1(middle)) else (middle, high)
     return 100 * math.expm1(high)
-
-
-def is_found(
-    rule: Callable[[Nights], Flags],
-    noise: Noise,
-    percent: float,
-    *,
-    records: int,
-    runs: int,
-    tests: int = TESTS,
-    which: slice = FIRST,
-) -> bool:
-    """Whether this slowdown of these tests is found 95 times in 100."""
-    flat = nights(noise, runs=runs, records=records, seed=95, tests=tests)
-    return _share_found(rule, flat, math.log1p(percent / 100), which) >= 0.95
 
 
 def _share_found(rule: Callable[[Nights], Flags], flat: Nights, slower: float, tests: slice) -> float:
@@ -563,7 +553,9 @@ def _tables() -> None:
                     red = whole(seen)
                     return red.single if of == "one" else red.runs
 
-                sizes = (smallest_found(found, noise, records=m, runs=100, tests=40, which=which) for m in RECORDS)
+                sizes = (
+                    smallest_found(finds(found, noise, records=m, runs=100, tests=40, which=which)) for m in RECORDS
+                )
                 _row(title, name, of, *map(_percent, sizes))
     print("\nThe same data judged by rules in common use; 3 records, 100 tests\n")
     others_in_use: dict[str, Callable[[Nights], Flags]] = {
@@ -577,8 +569,8 @@ def _tables() -> None:
     for title in ("as measured over NVLink", "1 % a night", "the machine 3 %, canaries feel it"):
         for name, in_use in others_in_use.items():
             red = _share(*red_runs(in_use, NOISES[title], records=3, runs=100 if in_use is mann_whitney else 500))
-            finds = (lambda seen: whole_rule(seen).single) if name == "this rule" else in_use
-            _row(title, name, red, _percent(smallest_found(finds, NOISES[title], records=3, runs=100)))
+            single = (lambda seen: whole_rule(seen).single) if name == "this rule" else in_use
+            _row(title, name, red, _percent(smallest_found(finds(single, NOISES[title], records=3, runs=100))))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Simulation behind docs/studies/accuracy.md: it agrees with the real rule; error rates are as documented."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean
 
@@ -21,7 +22,7 @@ from studies.calibration import (
     NOISES,
     Noise,
     estimated,
-    is_found,
+    finds,
     nights,
     other_machines,
     red_runs,
@@ -150,16 +151,15 @@ def test_a_noisy_host_fails_few_runs_with_its_canary_and_many_without() -> None:
     assert felt <= 0.015 * of
 
 
-def found_in_one(noise: Noise, percent: float) -> bool:
-    return is_found(lambda seen: whole_rule(seen).single, noise, percent, records=3, runs=10, tests=40)
+def found_in_one(noise: Noise) -> Callable[[float], bool]:
+    return finds(lambda seen: whole_rule(seen).single, noise, records=3, runs=10, tests=40)
 
 
 def test_noisy_tests_do_not_make_quiet_tests_less_sensitive_and_two_percent_are_found_over_nvlink() -> None:
-    quiet = replace(PARTLY_NOISY, noisy=0)
-    found = smallest_found(lambda seen: whole_rule(seen).single, quiet, records=3, runs=10, tests=40)
+    found = smallest_found(found_in_one(replace(PARTLY_NOISY, noisy=0)))
     assert found is not None
-    assert found_in_one(PARTLY_NOISY, 1.25 * found)
-    assert found_in_one(NOISES["as measured over NVLink"], 2)
+    assert found_in_one(PARTLY_NOISY)(1.25 * found)
+    assert found_in_one(NOISES["as measured over NVLink"])(2)
 
 
 def test_a_machine_that_changed_during_the_run_fails_the_run_and_not_its_tests() -> None:
@@ -172,5 +172,6 @@ def test_a_machine_that_changed_during_the_run_fails_the_run_and_not_its_tests()
 
 
 def test_a_slowdown_of_all_tests_is_found_where_that_of_one_test_is_not() -> None:
-    assert is_found(lambda seen: whole_rule(seen).runs, Noise(), 5, records=3, runs=10, tests=40, which=ALL)
-    assert not found_in_one(Noise(), 5)
+    of_all = finds(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=10, tests=40, which=ALL)
+    assert of_all(5)
+    assert not found_in_one(Noise())(5)
