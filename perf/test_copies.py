@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.matrix.configs import COPIES, COPIES_COMPARED, OUTPUTS
+from fixtures.matrix.configs import COPIES, COPIES_COMPARED, OUTPUTS, OUTPUTS_COMPARED
 from fixtures.matrix.transfers import BARE_COPIES
 from fixtures.session.measure import Bandwidth, Measure
 
@@ -12,7 +12,7 @@ def test_copies(measure: Measure, workload: str, world: str, config: str) -> Non
     measure(workload, world, config)
 
 
-@pytest.mark.cells(OUTPUTS, "every", default=False)
+@pytest.mark.cells((*OUTPUTS_COMPARED, *OUTPUTS), "every", default=False)
 def test_outputs(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
 
