@@ -182,6 +182,18 @@ def test_a_wrong_value_of_an_option_is_one_line(project: Project) -> None:
     assert outcome.errors.strip() == "ERROR: --launches must be 1 or more, got 0"
 
 
+def test_a_profile_of_hypothesis_is_the_projects_or_refused_in_one_line(project: Project, tmp_path: Path) -> None:
+    registers = "from hypothesis import settings\ndef pytest_configure(): settings.register_profile('ours')\n"
+    (tmp_path / "conftest.py").write_text(registers)
+    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
+    assert project.pytest("--hypothesis-profile=ours", folder=tmp_path).exit_code == 0
+    refused = project.pytest("--hypothesis-profile=nightly", folder=tmp_path)
+    assert refused.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert refused.errors.startswith("ERROR: --hypothesis-profile: no profile is named 'nightly': register it in conf")
+    suites = ("--pyargs", "ddp_perf.perf", "--collect-only", "-q", "-k", "gradients_of_a_large_bucket and no_comm")
+    assert len(project.pytest(*suites, "--hypothesis-profile=nightly", folder=tmp_path).test_ids) == 1
+
+
 def test_the_clone_uses_its_own_code_where_the_wheel_is_installed(project: Project) -> None:
     one = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]"
     listed = project.pytest(one, "--collect-only", "-q", "--no-references", folder=ROOT)
