@@ -23,7 +23,8 @@ UNITS = {
 
 
 class Scheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Tests of a unit are run in one process; each other file is a unit."""
+    """Tests of a unit are run in one process. Other files are a unit each, of the mutants each function is."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((unit for unit, files in UNITS.items() if nodeid.startswith(files)), nodeid.partition("::")[0])
+        file_or_function = nodeid.partition("[" if nodeid.startswith("tests/mutants/") else "::")[0]
+        return next((unit for unit, files in UNITS.items() if nodeid.startswith(files)), file_or_function)
