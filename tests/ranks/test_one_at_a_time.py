@@ -16,6 +16,8 @@ import pytest
 from fixtures.launch import turns
 from tests.command_line import ROOT
 
+pytestmark = pytest.mark.timeout(60)  # a test whose run waits for ever names itself
+
 # The end of the lock's names: a real run may measure on this machine.
 OWN = f" {os.getpid()}"
 RUN = f"""
