@@ -2,13 +2,18 @@
 
 import pytest
 
-from fixtures.matrix.configs import COPIES, COPIES_COMPARED
+from fixtures.matrix.configs import COPIES, COPIES_COMPARED, OUTPUTS, OUTPUTS_COMPARED
 from fixtures.matrix.transfers import BARE_COPIES
 from fixtures.session.measure import Bandwidth, Measure
 
 
 @pytest.mark.cells((*COPIES_COMPARED, *COPIES), "largest", default=False)
 def test_copies(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells((*OUTPUTS_COMPARED, *OUTPUTS), "every", default=False)
+def test_outputs(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)
 
 

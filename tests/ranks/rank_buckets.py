@@ -23,8 +23,8 @@ def steps_without_logging(ctx: RankContext, *, option: str) -> dict[str, object]
     ends, logs = (DistributedDataParallel(Probe(SHAPES), **arguments) for _ in range(2))
     logged = []
     for step in range(7):
-        if step == 4:
-            end_logging(ends)
+        if step in (2, 4):  # without effect before the fourth
+            end_logging(ends, step)
         for ddp in (ends, logs):
             ddp.zero_grad()
             ddp(*(torch.full(shape, float(step + ctx.rank)) for shape in SHAPES)).backward()

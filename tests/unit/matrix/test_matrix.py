@@ -23,6 +23,7 @@ from fixtures.matrix.configs import (
     EVERY,
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
+    OUTPUTS,
     SHARDING,
 )
 from fixtures.matrix.hook import Gradient
@@ -176,17 +177,19 @@ def test_a_hook_must_have_begun_when_measuring_begins() -> None:
     assert [config.why_not(world, warmup=warmup) for warmup in (4, 3)] == [None, reason]
 
 
-@pytest.mark.parametrize("name", [*COPIES, *COPIES_COMPARED])
+@pytest.mark.parametrize("name", [*COPIES, *COPIES_COMPARED, *OUTPUTS])
 def test_the_cost_of_each_copy_is_against_the_config_without_it(name: str) -> None:
     config = CONFIGS[name]
     unnamed = {replace(other, name=""): other.name for other in reversed(CONFIGS.values())}
     if config.copies_back != "nothing":
         assert config.without_copies is not None
-        assert unnamed[config.without_copies] == "ddp"  # which is feed_pinned
+        expected = "graph-bucket_25mb" if config.graph else "ddp"  # which is feed_pinned
+        assert unnamed[config.without_copies] == expected
     elif config.without_copies is not None:
-        assert unnamed[config.without_copies] == "feed_resident"
+        expected = "graph-feed_resident-bucket_25mb" if config.graph else "feed_resident"
+        assert unnamed[config.without_copies] == expected
     else:
-        assert name == "feed_resident"
+        assert name in ("feed_resident", "graph-feed_resident-bucket_25mb")
 
 
 def test_every_setting_of_nccl_differs_from_an_automatic_config_in_its_variables_alone() -> None:
@@ -288,6 +291,7 @@ def test_a_hook_sends_the_bytes_of_its_dtype(hook: str, gradients: list[Gradient
         ("vit_l_32", 306_535_400, [(2, 3, 224, 224), (2,)]),
         ("resnet50", 25_557_032, [(2, 3, 224, 224), (2,)]),
         ("gpt2_124m", 124_439_808, [(2, 512), (2, 512)]),
+        ("fcn_resnet50", 32_957_013, [(2, 3, 256, 256), (2, 256, 256)]),
         ("vit_tiny", 2_709_706, [(2, 3, 16, 16), (2,)]),
     ],
 )

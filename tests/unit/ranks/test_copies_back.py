@@ -1,11 +1,16 @@
-"""Copies to the host in a step, and the prefetching feed; most tests need a GPU."""
+"""Copies to the host in a step, and feeds; most tests need a GPU."""
+
+from itertools import repeat
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
-from fixtures.ranks.copies_back import Checkpoint, LossItem, Metrics
-from fixtures.ranks.feed import prefetched
+from fixtures.launch.protocol import CannotRun
+from fixtures.matrix.config import Outputs
+from fixtures.ranks.copies_back import Checkpoint, LossItem, Metrics, ModelOutputs
+from fixtures.ranks.feed import in_bytes, prefetched
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -57,9 +62,75 @@ def test_prefetched_batches_are_whole_although_their_memory_is_used_again() -> N
     device = torch.device("cuda", torch.cuda.current_device())
     host = (torch.arange(1 << 24, dtype=torch.float32).pin_memory(), torch.arange(8).pin_memory())
     sums = []
-    for floats, integers in prefetched(host, device, 6):
+    for floats, integers in prefetched(repeat(host, 6), device):
         torch.cuda._sleep(10_000_000)
         sums.append((floats.double().sum(), integers.sum()))
         del floats, integers
     expected = host[0].double().sum().item()
     assert [(one.item(), other.item()) for one, other in sums] == [(expected, 28)] * 6
+
+
+@pytest.mark.parametrize("part", [torch.randn(1000), torch.full((3,), 2.5), torch.randn(9, dtype=torch.float64)])
+def test_bytes_restore_a_tensor_to_half_a_level(part: torch.Tensor) -> None:
+    levels, restore = in_bytes(part)
+    assert levels.dtype == torch.uint8
+    restored = restore(levels)
+    assert restored.dtype == part.dtype
+    assert (restored - part).abs().max() <= (part.max() - part.min()) / 255 * 0.501
+
+
+def test_labels_are_sent_as_they_are() -> None:
+    labels = torch.arange(5)
+    sent, restore = in_bytes(labels)
+    assert restore(sent) is sent is labels
+
+
+def test_the_outputs_of_each_step_arrive() -> None:
+    model = nn.Linear(3, 2)
+    back = ModelOutputs(model, "outputs_fresh", 1, captured=False)
+    for step in range(2):
+        returned = model(torch.full((4, 3), float(step)))
+        back.after_step(step, returned.sum())
+        assert torch.equal(back.host[0], returned)
+
+
+class NoTensor(nn.Module):
+    def forward(self) -> str:
+        return "text"
+
+
+def test_a_model_without_outputs_cannot_be_measured() -> None:
+    model = NoTensor()
+    back = ModelOutputs(model, "outputs_fresh", 1, captured=False)
+    model()
+    with pytest.raises(
+        CannotRun, match="outputs_fresh copies the tensors that the model returns, and it returned none"
+    ):
+        back.after_step(0, torch.zeros(()))
+
+
+@needs_gpu
+@pytest.mark.parametrize("way", get_args(Outputs))
+@pytest.mark.parametrize("captured", [False, True])
+def test_outputs_are_those_of_their_step_though_training_goes_on(way: Outputs, *, captured: bool) -> None:
+    """Large enough that a copy takes longer than the launches of the next step."""
+    batch, model, graph = torch.zeros(1 << 24, device="cuda"), nn.Identity(), torch.cuda.CUDAGraph()
+    back = ModelOutputs(model, way, 1, captured=captured)
+    if captured:
+        with torch.cuda.graph(graph):
+            model(batch + 1)
+
+    def train(step: int) -> None:
+        batch.fill_(step)
+        graph.replay() if captured else model(batch + 1)
+
+    hosts = []
+    for step in range(6):
+        train(step)
+        back.after_step(step, batch[0])
+        hosts.append(back.host[0])
+    train(99)
+    torch.cuda.synchronize()
+    assert hosts[-1].min() == hosts[-1].max() == 6
+    assert hosts[-2].min() == hosts[-2].max() == (6 if way == "outputs_pinned" else 5)
+    assert hosts[-1].is_pinned() == (way != "outputs_fresh")
