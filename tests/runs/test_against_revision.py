@@ -23,28 +23,21 @@ def perf(repository: Path, storage: Path, *arguments: str, **variables: str) -> 
     return forked.perf(storage, *chosen, variables={"PYTHONPATH": str(repository / "src"), **variables})
 
 
-def test_a_build_without_the_users_module_is_reported_before_anything_is_measured(
-    repository: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("-u PYTHONPATH", "ModuleNotFoundError"), ("PYTHONPATH={}", "module 'my_job.training' has no 'workload'")],
+)
+def test_a_build_that_cannot_load_the_workload_is_reported_before_anything_is_measured(
+    repository: Path, tmp_path: Path, path: str, reason: str
 ) -> None:
+    (tmp_path / "my_job").mkdir()
+    (tmp_path / "my_job/training.py").write_text(job().replace("workload =", "renamed ="))
     other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec env -u PYTHONPATH "{sys.executable}" "$@"\n')
+    other.write_text(f'#!/bin/sh\nexec env {path.format(tmp_path)} "{sys.executable}" "$@"\n')
     other.chmod(0o755)
     outcome = perf(repository, tmp_path, f"--against={other}")
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert f"--against: {other} cannot load my_job.training:workload: ModuleNotFoundError" in outcome.errors
-
-
-def test_a_build_whose_module_lacks_the_workload_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
-    for side, text in (("ours", job()), ("theirs", job().replace("workload =", "renamed ="))):
-        (tmp_path / side).mkdir()
-        (tmp_path / side / "one_job.py").write_text(text)
-    other = tmp_path / "python"
-    other.write_text(f'#!/bin/sh\nexec env PYTHONPATH={tmp_path / "theirs"} "{sys.executable}" "$@"\n')
-    other.chmod(0o755)
-    chosen = ("perf/test_scaling.py", "--workload=one_job:workload", f"--against={other}")
-    outcome = forked.perf(tmp_path, *chosen, variables={"PYTHONPATH": str(tmp_path / "ours")})
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert f"--against: {other} cannot load one_job:workload: module 'one_job' has no 'workload'" in outcome.errors
+    assert f"--against: {other} cannot load my_job.training:workload: {reason}" in outcome.errors
 
 
 def test_nothing_is_left_of_the_revisions_files_when_pytest_is_killed(repository: Path) -> None:
