@@ -20,6 +20,10 @@ QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none", "--recheck
 HOW_TO = ROOT / "docs/how-to/own-repository.md"
 # None of these is imported by the plugin alone.
 HEAVY = ("torch", "msgspec", "scipy", "hypothesis", "pynvml", "multiprocessing", "ddp_perf.session.settings")
+INI = """[pytest]
+addopts = --strict-markers --strict-config -p no:cacheprovider --benchmark-max-time=0.01
+filterwarnings = error
+"""
 COMMANDS = (("python", "-m", "ddp_perf"), ("ddp-perf",))
 PLAIN = """
 import signal, sys
@@ -60,7 +64,7 @@ class Project:
     programs: Path
 
     def pytest(self, *arguments: str, folder: Path | None = None) -> Outcome:
-        return self.run("python", "-m", "pytest", "-p", "no:cacheprovider", *arguments, folder=folder)
+        return self.run("python", "-m", "pytest", *arguments, folder=folder)
 
     def run(self, program: str, *arguments: str, folder: Path | None = None) -> Outcome:
         done = subprocess.run(
@@ -104,7 +108,7 @@ def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
     command = [*pip, "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
     subprocess.run(command, check=True, capture_output=True)
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers --strict-config\nfilterwarnings = error\n")
+    (folder / "pytest.ini").write_text(INI)
     return Project(folder=folder, programs=python.parent)
 
 

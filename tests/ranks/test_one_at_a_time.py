@@ -6,27 +6,27 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from fixtures.launch import turns
-from fixtures.launch.turns import sole_use_of_the_machine
 from tests.command_line import ROOT
 
-# A real run may be measuring on this machine.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(60)  # a test whose run waits for ever names itself
 
+# The end of the lock's names: a real run may measure on this machine.
+OWN = f" {os.getpid()}"
 RUN = f"""
 import os, sys
 os.chdir(sys.argv[1])
 sys.path.insert(0, {str(ROOT)!r})
-from fixtures.launch.turns import sole_use_of_the_machine
-with sole_use_of_the_machine(lambda line: print(line, flush=True)):
+from tests.ranks.test_one_at_a_time import own_names, turns
+vars(turns).update(own_names(sys.argv[2]))
+with turns.sole_use_of_the_machine(lambda line: print(line, flush=True)):
     print("mine", flush=True)
     with open("order", "a") as file:
         print(os.getpid(), file=file)
@@ -34,11 +34,25 @@ with sole_use_of_the_machine(lambda line: print(line, flush=True)):
 """
 
 
+# Any: names and a pattern.
+def own_names(own: str) -> dict[str, Any]:
+    """The values of ``turns`` for a lock with this end of its names."""
+    measures, waits, number = turns._MEASURES, turns._WAITS, turns._NUMBER
+    ours = re.compile(number.pattern.replace(waits, waits + own), number.flags)
+    return {"_MEASURES": measures + own, "_WAITS": waits + own, "_NUMBER": ours}
+
+
+@pytest.fixture(autouse=True)
+def own_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in own_names(OWN).items():
+        monkeypatch.setattr(turns, name, value)
+
+
 class Run:
     """A process that waits for its turn and measures until ``end``."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", RUN, str(folder)]
+        command = [sys.executable, "-c", RUN, str(folder), OWN]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def says(self) -> str:
@@ -74,7 +88,7 @@ class InAThread:
         self.thread.start()
 
     def _run(self) -> None:
-        with sole_use_of_the_machine(self._on_wait):
+        with turns.sole_use_of_the_machine(self._on_wait):
             self.measures.set()
 
     def _on_wait(self, line: str) -> None:
@@ -104,7 +118,7 @@ def silent(line: str) -> None:
 
 
 def test_a_second_run_waits_for_the_first_and_says_so_once() -> None:
-    with sole_use_of_the_machine(silent):
+    with turns.sole_use_of_the_machine(silent):
         second = InAThread()
         assert second.waits.wait(10)
         assert not second.measures.wait(1.2)
@@ -161,12 +175,7 @@ def test_a_run_that_is_stopped_while_it_waits_is_overtaken(
 
 def test_a_run_of_an_older_version_which_does_not_listen_is_waited_for() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as older:
-        while True:
-            try:
-                older.bind("\0ddp-perf measures")
-                break
-            except OSError:
-                time.sleep(0.5)
+        older.bind(f"\0ddp-perf measures{OWN}")
         second = InAThread()
         assert second.waits.wait(10)
         assert not second.measures.wait(0.7)

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,24 @@ def test_a_skipped_test_says_under_which_build_it_cannot_be_run(tmp_path: Path) 
     outcome = perf(tmp_path, *chosen, **{CANNOT: reason})
     assert f"({sys.executable}): {reason}" in outcome.unwrapped, outcome.output
     assert "1 skipped" in outcome.output
+
+
+def test_an_interpreter_without_torch_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    outcome = perf(tmp_path, *ONE_RANK, f"--against={tmp_path / 'bare/bin/python'}")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert f"--against: {tmp_path / 'bare/bin/python'} cannot import torch: ModuleNotFoundError" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [
+        ("/no/such/python", "there is no interpreter at /no/such/python"),
+        ("HEAD~1000000", "there is no interpreter at HEAD~1000000, and no such revision"),
+        ("/bin/true", "/bin/true exited with code 0 while importing torch, tests.workloads_for_tests"),
+    ],
+)
+def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) -> None:
+    outcome = perf(tmp_path, *ONE_RANK, f"--against={named}")
+    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert says in outcome.errors

@@ -268,6 +268,15 @@ def test_a_run_without_the_option_names_what_is_gone_but_for_a_hook_that_is_not_
 ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
 
 
+def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage_with_more: Path) -> None:
+    (file,) = storage_with_more.rglob("0001_first.json")
+    record = json.loads(file.read_text())
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["fullname"] not in (GONE, DELETED)]
+    file.with_name("0002_second.json").write_text(json.dumps(record))
+    outcome = pytest_perf(storage_with_more, *ANY_WHICH_IS_GONE, *SCALING[1:], "--benchmark-skip")
+    assert listed(outcome, REMOVED) == [f"{DELETED}: no such test any more; last in 0001_first.json"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "gone"),
     [

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fixtures.launch.interpreter import BadInterpreter, OwnCode
-from fixtures.launch.revision import Revision, _moved, check_module, find_revision
+from fixtures.launch.revision import Revision, _moved, check_module, checked_out, find_revision
 
 
 @pytest.fixture
@@ -46,3 +47,9 @@ def test_a_virtual_environment_in_the_repository_is_that_of_both_sides(
     packages = str(tmp_path / ".venv/lib/site-packages")
     assert _moved(packages, tmp_path, Path("/worktree")) == packages
     assert _moved(str(tmp_path / "src"), tmp_path, Path("/worktree")) == "/worktree/src"
+
+
+def test_why_git_does_not_write_the_files_is_reported(revision: Revision, tmp_path: Path) -> None:
+    says = rf"git cannot write the files of HEAD \(0123456789\) of {tmp_path.name}: fatal: Not a valid .+"
+    with pytest.raises(BadInterpreter, match=says), checked_out(replace(revision, commit="0123456789")):
+        pass

@@ -16,10 +16,10 @@ import pytest
 
 from tests import forked
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
-from tests.e2e.test_against import JOB, checkout, git
+from tests.own_repository import checkout, git, job
 
 OWN = "--workload=my_job.training:workload"
-FAST, SLOW, BROKEN = JOB.replace("SLEEP_S", "0.02"), JOB.replace("SLEEP_S", "0.06"), "import no_such_dependency"
+FAST, SLOW, BROKEN = job(), job(0.06), "import no_such_dependency"
 SEARCH = (OWN, "--pairs=2", "-k", "1cpu-ddp]")
 FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", "-p", "tests.extras.bisect.bisected_ranks")
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_bisected_is_reported(repository: Path, arguments: tuple[
 def test_a_folder_without_git_is_reported(tmp_path: Path) -> None:
     (tmp_path / "src/my_job").mkdir(parents=True)
     (tmp_path / "src/my_job/__init__.py").touch()
-    (tmp_path / "src/my_job/training.py").write_text(JOB)
+    (tmp_path / "src/my_job/training.py").write_text(job())
     outcome = bisect(tmp_path, "--good=v0", "--bad=v1", OWN)
     assert outcome.exit_code == 2
     assert "error: git finds no repository for my_job.training: fatal: not a git repository" in outcome.errors
