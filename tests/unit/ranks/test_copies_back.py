@@ -1,6 +1,8 @@
 """Copies to the host in a step, and feeds; most tests need a GPU."""
 
+from dataclasses import replace
 from itertools import repeat
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,8 +11,12 @@ from torch import nn
 
 from fixtures.launch.protocol import CannotRun
 from fixtures.matrix.config import Outputs
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.workloads import find_workload
+from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.copies_back import Checkpoint, LossItem, Metrics, ModelOutputs
-from fixtures.ranks.feed import in_bytes, prefetched
+from fixtures.ranks.feed import batches, in_bytes, prefetched
+from tests.builders import as_rank
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -79,6 +85,13 @@ def test_bytes_restore_a_tensor_to_half_a_level(part: torch.Tensor) -> None:
     assert (restored - part).abs().max() <= (part.max() - part.min()) / 255 * 0.501
 
 
+def test_samples_without_floating_point_parts_cannot_be_sent_in_bytes(tmp_path: Path) -> None:
+    workload = replace(find_workload("gpt2_124m"), batch_size=1)
+    feed = batches(as_rank(tmp_path), workload, CONFIGS["feed_uint8"], parse_world("1cpu"), 1, 1)
+    with pytest.raises(CannotRun, match="feed_uint8 sends floating-point samples in bytes, gpt2_124m has none"):
+        next(feed)
+
+
 def test_labels_are_sent_as_they_are() -> None:
     labels = torch.arange(5)
     sent, restore = in_bytes(labels)
@@ -92,6 +105,19 @@ def test_the_outputs_of_each_step_arrive() -> None:
         returned = model(torch.full((4, 3), float(step)))
         back.after_step(step, returned.sum())
         assert torch.equal(back.host[0], returned)
+
+
+class Nested(nn.Module):
+    def forward(self, images: torch.Tensor) -> dict[str, object]:
+        return {"out": images + 1, "aux": [images + 2, "text"]}
+
+
+def test_every_tensor_of_what_the_model_returns_is_an_output() -> None:
+    model = Nested()
+    back = ModelOutputs(model, "outputs_fresh", 1, captured=False)
+    model(torch.zeros(2))
+    back.after_step(0, torch.zeros(()))
+    assert [float(host.mean()) for host in back.host] == [1, 2]
 
 
 class NoTensor(nn.Module):
