@@ -8,21 +8,21 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.configs import CONFIGS, COPIES
+from fixtures.matrix.configs import CONFIGS, COPIES, OUTPUTS
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from tests.ranks.asking import called
 
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an
 # optimizer are in test_sharding.py. The lines of local SGD build its hook in another way. Configs of copies are wrapped
-# as ddp is.
+# as ddp or graph-bucket_25mb is.
 WRAPPED = [
     name
     for name, config in CONFIGS.items()
     if config.ddp
     and not (config.variables or config.local_sgd or HOOKS[config.hook].needs_gpu)
     and config.optimizer is None
-    and name not in COPIES
+    and name not in (*COPIES, *OUTPUTS)
 ]
 
 

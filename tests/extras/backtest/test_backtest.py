@@ -16,7 +16,7 @@ NVLINK, FOUR = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18"
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Backtest]:
-    """Of the four records of each kind of 2026-11-22."""
+    """Of the four records of each kind of 2026-11-22. With that of 2026-11-26, 93 % of quiet tests are found."""
     storage = tmp_path_factory.mktemp("storage") / "baselines"
     shutil.copytree(BASELINES, storage, ignore=shutil.ignore_patterns("0006*"))
     return {name: backtest(storage, name, Rule(plant_percent=2)) for name in (NVLINK, FOUR)}
@@ -40,7 +40,7 @@ def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_sum
     assert "29 tests that the host does not limit: median 1.4 %" in " ".join(backtest_lines(result))
 
 
-def test_the_records_that_ship_meet_the_targets_over_nvlink(planted: dict[str, Backtest]) -> None:
+def test_the_records_of_one_day_meet_the_targets_over_nvlink(planted: dict[str, Backtest]) -> None:
     """Three records: 1.6 % in half of the tests, 2 % found in 95 of 100 quiet tests, nothing slower or faster."""
     both = [summary(result) for result in planted.values()]
     assert all(totals["threshold_median_percent"] <= 1.6 for totals in both)

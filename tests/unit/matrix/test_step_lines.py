@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import torch
+
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.step_lines import step_lines
@@ -35,6 +37,24 @@ def test_a_graph_of_accumulated_batches_has_both() -> None:
     text = "\n".join(step_lines(CONFIGS["graph-accumulate_4-bucket_25mb"]))
     assert "model.no_sync() if part < 3" in text
     assert "train_step(static_batches)" in text
+
+
+def test_a_graph_copies_every_part_of_its_batches_and_the_host_gets_the_outputs_of_a_replay() -> None:
+    batches = [[torch.full((2,), 1.0), torch.tensor(2)], [torch.full((2,), 3.0), torch.tensor(4)]]
+    static = [[torch.zeros_like(part) for part in batch] for batch in batches]
+    names = {"batches": batches, "static_batches": static, "batch": batches[0], "static_batch": static[1]}
+    for config in ("graph-bucket_25mb", "graph-accumulate_4-bucket_25mb"):
+        code = step_lines(CONFIGS[config])
+        first = next(number for number, line in enumerate(code) if line.startswith("for static"))
+        exec("\n".join(code[first : code.index("graph.replay()")]), dict(names))
+        copied = static[1] if config == "graph-bucket_25mb" else static[0] + static[1]
+        expected = batches[0] if config == "graph-bucket_25mb" else batches[0] + batches[1]
+        assert all(map(torch.equal, copied, expected))
+    code = step_lines(CONFIGS["graph-outputs_pipelined-bucket_25mb"])
+    after = code[code.index("graph.replay()") + 1 :]
+    assert "sent = outputs.detach().clone()  # the next replay overwrites outputs" in after
+    assert "    pinned[step % 2].copy_(sent, non_blocking=True)" in after
+    assert not any("optimizer.step()" in line for line in after)
 
 
 def test_an_optimizer_in_backward_wraps_the_hook_of_the_config() -> None:

@@ -1,6 +1,7 @@
 """Copies to the host in a step, and feeds; most tests need a GPU."""
 
-from itertools import repeat
+from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,8 +10,12 @@ from torch import nn
 
 from fixtures.launch.protocol import CannotRun
 from fixtures.matrix.config import Outputs
+from fixtures.matrix.configs import CONFIGS
+from fixtures.matrix.workloads import find_workload
+from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.copies_back import Checkpoint, LossItem, Metrics, ModelOutputs
-from fixtures.ranks.feed import in_bytes, prefetched
+from fixtures.ranks.feed import batches, in_bytes, prefetched
+from tests.builders import as_rank
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -62,21 +67,33 @@ def test_prefetched_batches_are_whole_although_their_memory_is_used_again() -> N
     device = torch.device("cuda", torch.cuda.current_device())
     host = (torch.arange(1 << 24, dtype=torch.float32).pin_memory(), torch.arange(8).pin_memory())
     sums = []
-    for floats, integers in prefetched(repeat(host, 6), device):
+    hosts = iter([host] * 7)
+    for floats, integers in prefetched(hosts, device, 6):
         torch.cuda._sleep(10_000_000)
         sums.append((floats.double().sum(), integers.sum()))
         del floats, integers
+    assert next(hosts) is host  # not asked for more than six, after which a loader would end its workers
     expected = host[0].double().sum().item()
     assert [(one.item(), other.item()) for one, other in sums] == [(expected, 28)] * 6
 
 
-@pytest.mark.parametrize("part", [torch.randn(1000), torch.full((3,), 2.5), torch.randn(9, dtype=torch.float64)])
+@pytest.mark.parametrize(
+    "part",
+    [torch.randn(1000), torch.full((3,), 2.5), torch.randn(9, dtype=torch.float64), torch.tensor([-6e4, 6e4]).half()],
+)
 def test_bytes_restore_a_tensor_to_half_a_level(part: torch.Tensor) -> None:
     levels, restore = in_bytes(part)
     assert levels.dtype == torch.uint8
     restored = restore(levels)
     assert restored.dtype == part.dtype
-    assert (restored - part).abs().max() <= (part.max() - part.min()) / 255 * 0.501
+    assert (restored.double() - part.double()).abs().max() <= (part.double().max() - part.double().min()) / 255 * 0.501
+
+
+def test_samples_without_floating_point_parts_cannot_be_sent_in_bytes(tmp_path: Path) -> None:
+    workload = replace(find_workload("gpt2_124m"), batch_size=1)
+    feed = batches(as_rank(tmp_path), workload, CONFIGS["feed_uint8"], parse_world("1cpu"), 1, 1)
+    with pytest.raises(CannotRun, match="feed_uint8 sends floating-point samples in bytes, gpt2_124m has none"):
+        next(feed)
 
 
 def test_labels_are_sent_as_they_are() -> None:
@@ -92,6 +109,19 @@ def test_the_outputs_of_each_step_arrive() -> None:
         returned = model(torch.full((4, 3), float(step)))
         back.after_step(step, returned.sum())
         assert torch.equal(back.host[0], returned)
+
+
+class Nested(nn.Module):
+    def forward(self, images: torch.Tensor) -> dict[str, object]:
+        return {"out": images + 1, "aux": [images + 2, "text"]}
+
+
+def test_every_tensor_of_what_the_model_returns_is_an_output() -> None:
+    model = Nested()
+    back = ModelOutputs(model, "outputs_fresh", 1, captured=False)
+    model(torch.zeros(2))
+    back.after_step(0, torch.zeros(()))
+    assert [float(host.mean()) for host in back.host] == [1, 2]
 
 
 class NoTensor(nn.Module):

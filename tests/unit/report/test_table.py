@@ -9,7 +9,7 @@ import pytest
 
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.config import Config
-from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
+from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, OUTPUTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
@@ -214,9 +214,9 @@ def test_without_ddp_the_best_is_named_without_a_gain() -> None:
     assert best(quiet("bf16", 9), quiet("fp16", 8)) == [f"best lossy: bf16, 9.00 steps/s, {OFF}; {UNKNOWN_LOSS}"]
 
 
-def test_feeds_single_the_limit_and_one_config_alone_are_never_best() -> None:
+def test_copies_single_the_limit_and_one_config_alone_are_never_best() -> None:
     names = ("feed_resident", "feed_pinned", "feed_loader", "feed_prefetch", "checkpoint_copy", "single", "no_comm")
-    others = [quiet(name, 99) for name in names]
+    others = [quiet(name, 99) for name in (*names, *OUTPUTS)]
     assert [line.split(",")[0] for line in best(DDP, *others) if line.startswith("best")] == ["best lossless: ddp"]
     assert best(*others) == []
     assert best(DDP) == []

@@ -17,6 +17,11 @@ WORLDS = worlds_of(4)
         ("feed_uint8", "4gpu", "feed_resident 4gpu, ddp 4gpu, no_comm 4gpu, single 1gpu"),
         ("outputs_async", "1gpu", "ddp 1gpu, single 1gpu"),
         (
+            "graph-feed_uint8-bucket_25mb",
+            "4gpu",
+            "graph-feed_resident-bucket_25mb 4gpu, ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu",
+        ),
+        (
             "graph-outputs_async-bucket_25mb",
             "4gpu",
             "graph-bucket_25mb 4gpu, ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu",
