@@ -60,6 +60,14 @@ def test_a_name_is_that_of_one_workload_or_config_and_of_no_bare_transfer(run: R
         config_named(replace(small, name="ddp"), HERE)
 
 
+def test_a_config_or_a_world_of_another_type_fails_the_test_in_one_line() -> None:
+    for given, kind in ((Hook(name="own", build=None), "Hook"), (lambda state, bucket: None, "function")):
+        with pytest.raises(pytest.fail.Exception, match=f'config="my_project.hooks:hook", got a {kind}$'):
+            config_named(given, HERE)  # type: ignore[arg-type]
+    with pytest.raises(pytest.fail.Exception, match="takes a world by its name, such as '2cpu', got a int"):
+        world_named(8, SETTINGS)  # type: ignore[arg-type]
+
+
 def test_a_module_that_is_not_on_sys_path_is_reported() -> None:
     lost = ModuleType("lost")
     lost.__dict__["mine"] = value = object()
