@@ -41,6 +41,7 @@ def sums(state, bucket):
 
 hook = Hook(name="sums", build=lambda ddp: (None, sums), promise="mean", wire_dtype="gradient")
 def test_hook(promise): promise("2cpu", hook=hook)
+def test_world(promise): promise("2cpus", hook=hook)
 def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
 # The start of a rank takes 4 s of CPU time, and a test of the largest world starts eight.
@@ -166,7 +167,8 @@ def test_a_hook_that_breaks_its_promise_is_red(project: Project) -> None:
     (project.folder / "test_hook.py").write_text(HOOK)
     outcome = project.pytest("test_hook.py", "-W", "error")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert "1 failed, 1 passed" in outcome.output
+    assert "2 failed, 1 passed" in outcome.output
+    assert "FAILED test_hook.py::test_world - Failed: no world named '2cpus'" in outcome.output
     assert "delivers 2.00 x the mean: not divided by the number of ranks?" in outcome.output
     assert f"replay: PYTHONPATH={project.folder} python -m ddp_perf.gradients.replay 2cpu " in outcome.output
     assert "benchmark: 1 tests" in outcome.output
