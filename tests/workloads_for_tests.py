@@ -40,6 +40,12 @@ def _narrow_model() -> "nn.Module":
     return nn.Linear(64, 1)
 
 
+def _lazy_model() -> "nn.Module":
+    from torch import nn
+
+    return nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 1))
+
+
 def _experts() -> "nn.Module":
     """A model of three parts. Each rank uses one, and no rank uses the third."""
     from torch import distributed, nn
@@ -274,5 +280,7 @@ slow = replace(steady, name="slow", loss=_slow_loss)
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
+lazy = replace(steady, name="lazy", model=_lazy_model)
+empty = replace(steady, name="empty", sample=lambda: ())
 misshapen = replace(steady, name="misshapen", sample=lambda: _sample(32))
 no_workload = "steady"
