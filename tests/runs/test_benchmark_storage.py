@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.command_line import QUICK, Outcome, run
+from tests.fake_gpus import machine
 from tests.forked import perf as pytest_perf
 from tests.forked import pytest as forked_pytest
 from tests.saved_records import Record, edit, forget_canaries, ids_in, records_of
@@ -275,6 +276,23 @@ def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage
     file.with_name("0002_second.json").write_text(json.dumps(record))
     outcome = pytest_perf(storage_with_more, *ANY_WHICH_IS_GONE, *SCALING[1:], "--benchmark-skip")
     assert listed(outcome, REMOVED) == [f"{DELETED}: no such test any more; last in 0001_first.json"]
+
+
+def test_a_test_that_is_gone_is_named_whatever_was_saved_of_another_instance(tmp_path: Path) -> None:
+    on_gpus = ("perf/test_throughput.py", *SCALING[1:], "-p", "tests.fake_gpus")
+    pytest_perf(tmp_path, *on_gpus, "-k=ddp and not default", "--benchmark-save=first", variables=machine())
+    (native,) = tmp_path.rglob("0001_first.json")
+    shm = native.parents[1] / f"{native.parent.name}-shm" / native.name
+    shm.parent.mkdir()
+    record = json.loads(native.read_text().replace(f'"{native.parent.name}"', f'"{shm.parent.name}"'))
+    gone = "perf/test_throughput.py::test_throughput[steady-4gpu-gone-shm]"
+    record["benchmarks"][0]["fullname"] = gone
+    record["benchmarks"][0]["extra_info"]["interconnect"] = "shm"
+    shm.write_text(json.dumps(record))
+    native.with_name("0002_second.json").write_text(native.read_text())
+    both = ("--interconnect=shm", "--interconnect=native", "--benchmark-skip")
+    outcome = pytest_perf(tmp_path, *on_gpus, "-k=ddp or gone", *both, variables=machine())
+    assert listed(outcome, REMOVED) == [f"{gone}: no such test any more; last in 0001_first.json"]
 
 
 @pytest.mark.parametrize(
