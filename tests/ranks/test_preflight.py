@@ -62,8 +62,8 @@ def test_a_wrong_shape_shows_the_users_frames_alone_and_once(ranks: RankSet) -> 
             "write sample=lambda: dataset[torch.randint(len(dataset), ()).item()], or Workload(same_sample=True)",
         ),
         ("not_a_number", "loss must be finite, got nan in the first step (", ""),
-        ("lazy", "model must return parameters of known shapes, got 0.weight without one: ", "run one forward pass"),
-        ("empty", "sample must return a tuple of tensors, got a tuple of none", ""),
+        ("lazy", "model must initialize its lazy modules: 0.weight has no shape yet, ", "run one forward pass"),
+        ("empty", "sample must return a tuple of tensors, got an empty tuple", ""),
     ],
 )
 def test_a_mistake_in_a_function_is_named_with_the_line_to_write(

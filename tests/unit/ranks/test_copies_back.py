@@ -92,7 +92,7 @@ def test_bytes_restore_a_tensor_to_half_a_level(part: torch.Tensor) -> None:
 def test_samples_without_floating_point_parts_cannot_be_sent_in_bytes(tmp_path: Path) -> None:
     workload = replace(find_workload("gpt2_124m"), batch_size=1)
     feed = batches(as_rank(tmp_path), workload, CONFIGS["feed_uint8"], parse_world("1cpu"), 1, 1)
-    with pytest.raises(CannotRun, match="feed_uint8 sends floating-point samples in bytes, gpt2_124m has none"):
+    with pytest.raises(CannotRun, match="feed_uint8 sends floating-point samples in bytes, and gpt2_124m has none"):
         next(feed)
 
 
