@@ -1,0 +1,204 @@
+"""What the ranks of a script find out together: whether they train one model, and what each of them has trained."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from fixtures.launch.faults import RankFailure
+from tests.extras.script.conftest import Run
+
+HEAD = """
+    import contextlib, copy, io, os
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    class Net(nn.Module):
+        def __init__(self, buffer=0, norm=False):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64) if norm else nn.ReLU())
+            self.head = nn.Linear(64, 10)
+            if buffer:
+                self.register_buffer("mask", torch.zeros(buffer))
+        def forward(self, x):
+            return self.head(self.body(x))
+
+    def batch(n=32):
+        return torch.randn(n, 64, generator=g), torch.randint(0, 10, (n,), generator=g)
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    g = torch.Generator().manual_seed(rank)
+    loss_of = nn.functional.cross_entropy
+"""
+PLAIN = """
+m = DDP(Net())
+o = torch.optim.SGD(m.parameters(), lr=0.01)
+"""
+STEP = """
+x, y = batch()
+loss = loss_of(m(x), y)
+o.zero_grad()
+loss.backward()
+o.step()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a script from its set-up and its step."""
+
+    def write(before: str = PLAIN, step: str = STEP, steps: int = 100) -> Path:
+        path = tmp_path / "train.py"
+        loop = f"for i in range({steps}):\n{indent(step, '    ')}"
+        path.write_text("\n".join((dedent(HEAD), before, loop)))
+        return path
+
+    return write
+
+
+# Scripts whose ranks drift apart: set-up, step, the parameter and the cause that are named.
+DRIFTING = {
+    "module inside DDP": (PLAIN, STEP.replace("m(x)", "m.module(x)"), "calls the module inside DDP (Net)"),
+    "second module": (
+        PLAIN + "c = DDP(Net())\no = torch.optim.SGD([*m.parameters(), *c.parameters()], lr=0.01)",
+        STEP.replace("m(x)", "m(x) + c.module(x)"),
+        "Net 2: head.weight",
+    ),
+    "replaced": (
+        PLAIN.replace("Net()", "Net(), find_unused_parameters=True").replace(
+            "o =", "m.module.head.weight = nn.Parameter(m.module.head.weight.detach().clone())\no ="
+        ),
+        STEP,
+        "head.weight by",
+    ),
+    "always under no_sync": (
+        PLAIN,
+        STEP.replace("loss = ", "with m.no_sync(): loss = ").replace("loss.b", "with m.no_sync(): loss.b"),
+        "each forward pass is under no_sync",
+    ),
+    "excluded": (
+        PLAIN.replace("m = DDP(Net())", "n = Net(); n._ddp_params_and_buffers_to_ignore = ['head.bias']; m = DDP(n)"),
+        STEP,
+        "head.bias by",
+    ),
+    "unfrozen": (
+        PLAIN.replace(
+            "m = DDP(Net())",
+            "n = Net(); n.head.requires_grad_(False); m = DDP(n); n.head.requires_grad_(True)",
+        ),
+        STEP,
+        "required no gradient when DDP was constructed",
+    ),
+    "changed on each rank": (PLAIN, STEP + "m.module.head.bias.data.add_(0.01 * rank)\n", "head.bias by"),
+}
+
+
+@pytest.mark.parametrize("what", DRIFTING)
+def test_ranks_that_drift_apart_are_wrong_with_the_cause(run: Run, script: Callable[..., Path], what: str) -> None:
+    before, step, says = DRIFTING[what]
+    first, _ = run(script(before, step), check_gradients=True)
+    assert first.wrong is not None
+    assert says in first.wrong
+    assert " % of the distance moved" in first.wrong
+
+
+ADAM = PLAIN.replace("SGD", "AdamW")
+CLIPPED = STEP.replace("o.step()", "nn.utils.clip_grad_norm_(m.parameters(), 0.1)\no.step()")
+# Sound scripts whose parameters are at rest at different times.
+SOUND = {
+    "plain": (PLAIN, STEP),
+    "adam, clipped": (ADAM, CLIPPED),
+    "bfloat16": (
+        PLAIN.replace("Net()", "Net().bfloat16()"),
+        CLIPPED.replace("batch()", "batch()\nx = x.bfloat16()"),
+    ),
+    "buffers": (PLAIN.replace("Net()", "Net(norm=True)"), STEP),
+    "ZeRO-1": (
+        PLAIN.replace(
+            "torch.optim.SGD(m.parameters(), lr=0.01)", "Z(m.parameters(), optimizer_class=torch.optim.SGD, lr=0.1)"
+        ).replace("m = ", "from torch.distributed.optim import ZeroRedundancyOptimizer as Z\nm = "),
+        STEP,
+    ),
+    "hook": (PLAIN + "m.register_comm_hook(None, fp16_compress_hook)", STEP),
+    "unused": (PLAIN.replace("Net()", "Net(), find_unused_parameters=True"), STEP),
+}
+
+
+@pytest.mark.parametrize("what", SOUND)
+@pytest.mark.parametrize("config", ["as_written", "bf16"])
+def test_sound_scripts_agree_in_silence(run: Run, script: Callable[..., Path], what: str, config: str) -> None:
+    first, _ = run(script(*SOUND[what]), config, check_gradients=True)
+    assert first.wrong is None
+    assert first.remarks == []
+    assert first.gradient_error is not None
+    assert first.gradient_lossless is (config == "as_written" and what != "hook" or what == "bfloat16")
+
+
+# Scripts that are measured, and the remark on each.
+REMARKS = {
+    "bypassed twin": (PLAIN + "DDP(nn.Linear(2, 2))", STEP, "of Linear 2 is never called"),
+    "hook never called": (
+        PLAIN + "m.register_comm_hook(None, fp16_compress_hook)",
+        STEP.replace("loss = ", "with m.no_sync(): loss = "),
+        "the hook fp16_compress_hook is registered and never called",
+    ),
+    "no_sync around backward": (
+        PLAIN,
+        STEP.replace("loss.backward()", "loss.backward()").replace(
+            "x, y", "with m.no_sync() if i < 0 else contextlib.nullcontext(): x, y"
+        )
+        + "loss = loss_of(m(x), y)\nwith m.no_sync(): loss.backward()\n",
+        "put the forward pass inside no_sync() too",
+    ),
+    "same samples": (PLAIN.replace("m =", "g.manual_seed(0)\nm ="), STEP, "all ranks train the same samples"),
+    "skipped batch": (
+        PLAIN,
+        STEP.replace("loss =", "if rank == 1 and i == 9: continue\nloss ="),
+        "rank 1 ran 1 backward pass less",
+    ),
+    "local buffers": (
+        PLAIN.replace("Net()", "Net(norm=True), broadcast_buffers=False"),
+        STEP,
+        "2 buffers that DDP does not broadcast differ between ranks",
+    ),
+    "outside": (
+        PLAIN + "e = nn.Linear(64, 64); o = torch.optim.SGD([*m.parameters(), *e.parameters()], lr=0.01)",
+        STEP.replace("m(x)", "m(e(x))"),
+        "2 parameters outside of DDP differ between ranks",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REMARKS)
+def test_what_is_unusual_is_one_line(run: Run, script: Callable[..., Path], what: str) -> None:
+    before, step, says = REMARKS[what]
+    first, _ = run(script(before, step), check_gradients=True)
+    (line,) = first.remarks
+    assert says in line
+
+
+def test_a_parameter_that_was_replaced_explains_the_error_of_ddp(run: Run, script: Callable[..., Path]) -> None:
+    before = DRIFTING["replaced"][0].replace(", find_unused_parameters=True", "")
+    with pytest.raises(RankFailure, match=r"train.py: head.weight was replaced after DDP was constructed") as failure:
+        run(script(before), check_gradients=True)
+    assert len(str(failure.value).splitlines()) == 1
+    first, _ = run(script(before), "bf16", check_gradients=True)
+    assert "head.weight by" in (first.wrong or "")
+
+
+def test_the_rank_that_was_the_first_without_a_finite_loss_is_named(run: Run, script: Callable[..., Path]) -> None:
+    step = STEP.replace("loss =", "if rank == 1 and i == 5: x[0] = float('nan')\nloss =")
+    with pytest.raises(RankFailure, match="the loss of rank 1 was the first that was not finite, in backward pass 6"):
+        run(script(step=step), check_gradients=True)
+
+
+def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[..., Path]) -> None:
+    step = STEP.replace("x, y", "if rank == 1 and i == 6: break\nx, y")
+    with pytest.raises(RankFailure, match="rank 1 of train.py ended after 6 optimizer steps, rank 0 had not"):
+        run(script(step=step), check_gradients=True)
