@@ -49,6 +49,13 @@ a:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 b:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1 {1} - Init START
 b:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
 """
+# Two groups of 2 ranks of one host, each on the same GPUs.
+ON_THE_SAME_GPUS = """\
+a:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1 - Init COMPLETE
+a:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct
+a:2:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1 - Init COMPLETE
+a:2:2 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct
+"""
 # The two halves of a group of 4: equal numbers, another color. The id of a split is none of its own.
 SPLIT = """\
 a:1:1 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 commId 0xa - Init START
@@ -96,6 +103,7 @@ a:1:2 [1] NCCL INFO Channel 00 : 0[1000] -> 1[2000] [receive] via NET/Socket/0
         (AT_THE_SAME_TIME.format("", ""), {"NET/IB": 2}),
         (ON_EACH_HOST.format("commId 0xa", "commId 0xb"), {"P2P/CUMEM": 2}),
         (ON_EACH_HOST.format("", ""), {"P2P/CUMEM": 2}),
+        (ON_THE_SAME_GPUS, {"SHM/direct/direct": 2}),
         (SPLIT, {"P2P/CUMEM": 2, "SHM/direct/direct": 1}),
         (NAMED_LATE, {"P2P/IPC": 1, "NET/Socket": 1}),
         (RCCL, {"P2P/IPC": 2}),
@@ -103,7 +111,7 @@ a:1:2 [1] NCCL INFO Channel 00 : 0[1000] -> 1[2000] [receive] via NET/Socket/0
     ],
     ids=[
         *("in-turn", "again", "connected-later", "both-ends", "at-the-same-time", "at-the-same-time-without-ids"),
-        *("on-each-host", "on-each-host-without-ids", "split", "named-late", "rccl", "one-process"),
+        *("on-each-host", "on-each-host-without-ids", "on-the-same-gpus", "split", "named-late", "rccl", "one-process"),
     ],
 )
 def test_a_channel_counts_once_in_its_communicator(log: str, found: dict[str, int]) -> None:

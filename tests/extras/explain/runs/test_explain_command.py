@@ -154,10 +154,13 @@ def test_the_ranks_that_joined_last_of_some_are_not_said_to_be_late(tmp_path: Pa
     assert "\nlate: " not in output
 
 
-def test_one_rank_of_an_export_may_have_others(tmp_path: Path) -> None:
-    output = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0)]), "--collectives").output
-    assert "1 rank of a run of unknown size: a rank late among the others is not seen" in output
-    assert " transfer " not in output
+@pytest.mark.parametrize(("ranks", "says"), [([0], "1 rank of"), ([1, 3], "2 ranks of"), ([0, 1], None)])
+def test_ranks_of_a_run_of_unknown_size_may_have_others(tmp_path: Path, ranks: list[int], says: str | None) -> None:
+    """nsys records neither the rank nor their number."""
+    files = [sqlite(tmp_path / f"rank{rank}.sqlite", [ddp_steps(rank)]) for rank in ranks]
+    output = explain(*files, "--collectives").output
+    assert ("not seen" in output) == (says is not None) == (" transfer " not in output)
+    assert says is None or f"{says} a run of unknown size: a rank late among the others is not seen" in output
 
 
 def with_operators(number: int, *, running: bool) -> Recording:
