@@ -140,6 +140,7 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
     for sent in bucketed.collectives:
         assert sent.ready_ms is not None
         assert sent.ready_ms < sent.start_ms
+        assert sent.transfer_ms is not None
         assert 0 < sent.transfer_ms <= sent.duration_ms
         assert 0 <= sent.exposed_ms <= sent.duration_ms
 

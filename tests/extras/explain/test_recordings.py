@@ -99,7 +99,11 @@ def test_a_truncated_or_damaged_compressed_trace_is_refused(tmp_path: Path) -> N
             "has no range named 'Batch *' or 'ProfilerStep#*', there are 'iteration *': name the ranges of a step with "
             "--step NAME",
         ),
-        ("Batch 0", 40, "no GPU work was launched within a range named 'Batch *'"),
+        (
+            "Batch 0",
+            40,
+            "no GPU work was launched within a range named 'Batch *' or 'ProfilerStep#*' (kernels and copies: 1)",
+        ),
     ],
 )
 def test_a_trace_without_steps_or_work_in_them_is_refused(tmp_path: Path, name: str, at: int, says: str) -> None:

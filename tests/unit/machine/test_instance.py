@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fixtures.machine.instance import detect, valid
 from fixtures.machine.nvml import UnusableGpus, hides_all
-from fixtures.machine.topology import Gpus, check_shown, visible, weakest
+from fixtures.machine.topology import Gpus, check_shown, links_in_words, visible, weakest
 
 NOWHERE = Path("/nowhere")
 
@@ -173,3 +173,21 @@ def test_torch_counts_the_same_gpus(setting: str) -> None:
 )
 def test_the_weakest_link_speaks_for_all(links: list[str], slowest: str | None) -> None:
     assert weakest(links) == slowest
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ([], None),
+        (["sys"] * 6, "sys"),
+        (["nv4", *["sys"] * 4, "nv4"], "sys-2xnv4"),
+        (["nv4", *["sys"] * 5], "sys-1xnv4"),
+        (["nv4"] * 4 + ["node"] * 8 + ["sys"] * 16, "sys-4xnv4"),
+        (["nv1"] * 8 + ["nv2"] * 8 + ["sys"] * 12, "sys-8xnv1-8xnv2"),
+        (["nv18"] * 28, "nv18"),
+        (["nv12", "nv4", "nv12"], "nv4"),
+    ],
+)
+def test_nvlinks_between_some_pairs_are_named(links: list[str], words: str | None) -> None:
+    assert links_in_words(links) == words
+    assert words is None or valid(detect(of(words, "RTX A6000", "RTX A6000"), dmi=NOWHERE))

@@ -22,6 +22,9 @@ from fixtures.trace.kernel_names import is_collective, operation, short_name
         ("ncclDevKernel_Reduce_Sum_f32_RING_LL(ncclDevKernelArgs4K)", "reduce"),
         ("ncclSymDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_f32(ncclSymkDevWorkArgs4K)", "all_reduce"),
         ("void multimem_all_reduce_kernel<float, 16>(float*, unsigned long)", "all_reduce"),
+        ("void deep_ep::intranode::dispatch<8, 768>(int4*, float*, int*)", "all_to_all"),
+        ("void deep_ep::internode::combine<false, 8, __nv_bfloat16>(int4*, float*)", "all_to_all"),
+        ("void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, void*)", "all_to_all"),
         ("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)", "collective"),
     ],
 )
@@ -36,6 +39,7 @@ def test_kernels_with_similar_names_are_compute() -> None:
         "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(float)",
         "void at::native::(anonymous namespace)::indexing_backward_kernel_many_indices<float>(long*)",
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>(float)",
+        "void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*, int*)",
         "void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)",
     )
     assert [kernel for kernel in similar if is_collective(kernel)] == []

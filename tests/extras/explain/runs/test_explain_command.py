@@ -124,6 +124,76 @@ def test_the_steps_of_torch_profiler_and_the_users_own_ranges_name_the_phase_of_
     assert "rank 1 is late by 20.0 ms, in load" in outcome.output
 
 
+@pytest.mark.parametrize(
+    ("ranks", "world_size", "says"),
+    [
+        ([0], 8, "1 of 8 ranks: a rank late among the other 7 is not seen"),
+        ([3, 5], 8, "2 of 8 ranks: a rank late among the other 6 is not seen"),
+        ([0, 1], 3, "2 of 3 ranks: whether the other one is late is not seen"),
+        ([0, 1], 2, None),
+    ],
+)
+def test_some_of_the_ranks_are_said_to_be_some_and_have_no_transfer_without_waiting(
+    tmp_path: Path, ranks: list[int], world_size: int, says: str | None
+) -> None:
+    files = [late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=world_size) for rank in ranks]
+    outcome = explain(*files, "--collectives")
+    assert ("ranks: " not in outcome.output) if says is None else f"\n{says}\n" in outcome.output
+    assert (" transfer " in outcome.output) == (says is None)
+    assert ("late by" in outcome.output) == ("without waiting" in outcome.output) == (says is None)
+    as_json = explain(*files, "--json")
+    assert as_json.errors == ("" if says is None else f"{says}\n")
+    collectives = json.loads(as_json.output)["ledger"]["collectives"]
+    assert all(("transfer_ms" in one) == (says is None) for one in collectives)
+
+
+def test_the_ranks_that_joined_last_of_some_are_not_said_to_be_late(tmp_path: Path) -> None:
+    files = [late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=128) for rank in (0, 1)]
+    output = explain(*files).output
+    assert "joined last of these: rank 1 in 2 of 2 collectives; a rank waits at least 10.00 ms a step" in output
+    assert "\nlate: " not in output
+
+
+@pytest.mark.parametrize(("ranks", "says"), [([0], "1 rank of"), ([1, 3], "2 ranks of"), ([0, 1], None)])
+def test_ranks_of_a_run_of_unknown_size_may_have_others(tmp_path: Path, ranks: list[int], says: str | None) -> None:
+    """nsys records neither the rank nor their number."""
+    files = [sqlite(tmp_path / f"rank{rank}.sqlite", [ddp_steps(rank)]) for rank in ranks]
+    output = explain(*files, "--collectives").output
+    assert ("not seen" in output) == (says is not None) == (" transfer " not in output)
+    assert says is None or f"{says} a run of unknown size: a rank late among the others is not seen" in output
+
+
+def with_operators(number: int, *, running: bool) -> Recording:
+    """Steps with so many ranges around operators, with numbers that run on or begin anew in each step."""
+    recording = Recording()
+    for step in range(3):
+        recording.range(f"iteration {step}", 1000 * step, 1000 * step + 990)
+        for place in range(number):
+            at, seq = 1000 * step + 10 * place, place + (number * step if running else 0)
+            recording.range(f"aten::mm, seq = {seq}", at, at + 9)
+            recording.run(GEMM, 5000 + at, 5005 + at, at=at + 1)
+    return recording
+
+
+@pytest.mark.parametrize(("number", "running", "listed"), [(30, True, 1), (4, True, 1), (30, False, 1), (4, False, 4)])
+def test_phases_with_many_or_running_numbers_are_one(tmp_path: Path, number: int, running: bool, listed: int) -> None:
+    file = with_operators(number, running=running).chrome(tmp_path / "rank0.json", world_size=1)
+    output = " ".join(explain(file, "--step", "iteration *").output.split())
+    assert output.count("aten::mm, seq = ") == listed
+    assert (f"aten::mm, seq = * {0.005 * number:.2f}" in output) == (listed == 1)
+
+
+def test_the_longest_twenty_phases_are_listed(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 990)
+    for place in range(26):
+        recording.range(f"layer {chr(97 + place)}", 20 * place, 20 * place + 19)
+        recording.run(GEMM, 1000 + 200 * place, 1000 + 200 * place + 10 * place, at=20 * place + 1)
+    output = " ".join(explain(recording.chrome(tmp_path / "rank0.json", world_size=1)).output.split())
+    assert "on the device, ms: layer g 0.06, layer h 0.07" in output
+    assert "layer z 0.25, 6 others 0.15" in output
+
+
 def test_names_of_ranges_are_options(tmp_path: Path) -> None:
     recording = Recording()
     for step in range(3):

@@ -1,0 +1,113 @@
+"""Names of ranges: as a user writes them, and as errors propose them."""
+
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fixtures.trace.breakdown import break_down
+from fixtures.trace.steps import DEFAULT_MARKS, Marks
+from fixtures.trace.timeline import BadTrace, HostInterval, Timeline
+from tests.recordings import GEMM, Recording, timelines
+
+
+def with_ranges(*names: str) -> Timeline:
+    """On the CPU, one range after the other."""
+    ranges = (HostInterval(name=name, thread=1, start_ns=100 * n, end_ns=100 * n + 90) for n, name in enumerate(names))
+    return Timeline(source="it", rank=None, operations=(), ranges=tuple(ranges))
+
+
+def steps(timeline: Timeline, step: str) -> list[str]:
+    return [one.name for one in break_down(timeline, Marks(steps=(step,))).steps]
+
+
+def proposals(timeline: Timeline, marks: Marks = DEFAULT_MARKS) -> list[str]:
+    with pytest.raises(BadTrace) as raised:
+        break_down(timeline, marks)
+    listed = re.split(r"there are |it was launched in ", str(raised.value))[1].rpartition(": name the ranges")[0]
+    return [name for name in shlex.split(listed.replace("',", "'")) if name not in ("and", "others")]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("step[DECODE bs=*]", ["step[DECODE bs=8]", "step[DECODE bs=16]"]),
+        ("[pl][profile]run_training_batch", ["[pl][profile]run_training_batch"] * 2),
+        ("[pl][profile]*", ["[pl][profile]run_training_batch"] * 2),
+        ("is it?", ["is it?"] * 2),
+        ("step_[0-9]", ["step_1", "step_2"]),
+        ("step_?", ["step_1", "step_2"]),
+        ("train*", ["train 1", "train last"]),
+    ],
+)
+def test_a_pattern_is_literal_first(pattern: str, names: list[str]) -> None:
+    """The first step only gives the start of the second."""
+    assert steps(with_ranges("loss", *names, "other"), pattern) == names[1:]
+
+
+def test_a_proposal_stands_for_the_ranges_that_differ_in_numbers_only() -> None:
+    names = ("[model|0|0]", "[model|0|0|warmup]", "[model|0|1]")
+    assert steps(with_ranges(*names), "[model|*|*]") == ["[model|0|1]"]
+
+
+def test_phases_and_the_feed_are_literal_first_too(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 90)
+    recording.range("[pl]next", 1, 20)
+    recording.run(GEMM, 100, 200, at=5)
+    (timeline,) = timelines(recording.chrome(tmp_path / "rank0.json"))
+    (step,) = break_down(timeline, replace(DEFAULT_MARKS, phases=("[pl]next",), feed="[pl]*")).steps
+    assert step.phase_ns == {"[pl]next": 100_000}
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_characters=","), min_size=1, max_size=90),
+        min_size=1,
+        max_size=30,
+        unique=True,
+    )
+)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_each_proposal_is_accepted_as_it_is_printed(names: list[str]) -> None:
+    timeline = with_ranges(*(f"my {name}" for name in names))
+    listed = proposals(timeline)
+    assert 0 < len(listed) <= 20 + 1  # the number of the others
+    for proposal in listed[:20]:
+        assert steps(timeline, proposal)
+
+
+def test_at_most_twenty_names_are_listed_the_longest_ranges_first() -> None:
+    ranges = [HostInterval(name=chr(97 + n), thread=1, start_ns=0, end_ns=n + 1) for n in range(25)]
+    listed = proposals(replace(with_ranges(), ranges=tuple(ranges)))
+    assert listed == [*"yxwvutsrqponmlkjihgf", "5"]
+
+
+def test_without_ranges_the_next_move_is_to_mark_the_steps() -> None:
+    with pytest.raises(BadTrace, match=r"nor any other range: call prof\.step\(\) .+ and record the host too"):
+        break_down(with_ranges())
+
+
+def launching(*ranges: tuple[str, float, float]) -> Recording:
+    """These ranges, and a kernel launched at 50."""
+    recording = Recording()
+    for name, start, end in ranges:
+        recording.range(name, start, end)
+    recording.run(GEMM, 100, 200, at=50)
+    return recording
+
+
+def test_ranges_without_work_are_refused_with_those_that_have_some(tmp_path: Path) -> None:
+    (timeline,) = timelines(launching(("Batch 0", 0, 10), ("[run] 7", 40, 60)).chrome(tmp_path / "rank0.json"))
+    assert proposals(timeline) == ["[run] *"]
+    assert break_down(timeline, Marks(steps=("[run] *",))).steps
+
+
+def test_work_outside_of_every_range_has_the_next_move(tmp_path: Path) -> None:
+    (timeline,) = timelines(launching(("Batch 0", 0, 10)).chrome(tmp_path / "rank0.json"))
+    with pytest.raises(BadTrace, match=r"\(kernels and copies: 1\): no range launched any: call prof\.step\(\)"):
+        break_down(timeline)
