@@ -111,6 +111,12 @@ def test_powersgd_compresses_a_model_of_several_dtypes_in_every_measured_step(ra
     assert error_of(ranks, config, workload=":mixed") > 0.1
 
 
+def test_the_rounding_of_one_dtype_hides_no_loss_in_another(ranks: RankSet) -> None:
+    launch = launched(ranks, "bf16", workload=":mixed")
+    assert launch.gradient_lossless is False
+    assert 2**-10 < (launch.gradient_error or 0) < 2**-6
+
+
 def test_what_is_no_number_is_not_called_lossy(ranks: RankSet) -> None:
     workload = "tests.workloads_for_tests:not_a_number"
     request = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=1, warmup=4, check_gradients=True)

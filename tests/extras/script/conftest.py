@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent, indent
 from typing import Any, cast
 
 import pytest
@@ -42,3 +43,57 @@ def run(sets: RankSets) -> Run:
             ranks.close(patience_s=0)
 
     return run
+
+
+# The head, the set-up and the step of scripts that tests change.
+HEAD = """
+    import contextlib, copy, io, os
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel as DDP
+
+    class Net(nn.Module):
+        def __init__(self, buffer=0, norm=False):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64) if norm else nn.ReLU())
+            self.head = nn.Linear(64, 10)
+            if buffer:
+                self.register_buffer("mask", torch.zeros(buffer))
+        def forward(self, x):
+            return self.head(self.body(x))
+
+    def batch(n=32):
+        return torch.randn(n, 64, generator=g), torch.randint(0, 10, (n,), generator=g)
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    g = torch.Generator().manual_seed(rank)
+    loss_of = nn.functional.cross_entropy
+"""
+PLAIN = """
+m = DDP(Net())
+o = torch.optim.SGD(m.parameters(), lr=0.01)
+"""
+STEP = """
+x, y = batch()
+loss = loss_of(m(x), y)
+o.zero_grad()
+loss.backward()
+o.step()
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a script from its set-up and its step."""
+
+    def write(before: str = PLAIN, step: str = STEP, steps: int = 100) -> Path:
+        path = tmp_path / "train.py"
+        loop = f"for i in range({steps}):\n{indent(step, '    ')}"
+        path.write_text("\n".join((dedent(HEAD), before, loop)))
+        return path
+
+    return write

@@ -2,65 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent, indent
 
 import pytest
 
 from fixtures.launch.faults import RankFailure
-from tests.extras.script.conftest import Run
-
-HEAD = """
-    import contextlib, copy, io, os
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
-    from torch.nn.parallel import DistributedDataParallel as DDP
-
-    class Net(nn.Module):
-        def __init__(self, buffer=0, norm=False):
-            super().__init__()
-            self.body = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64) if norm else nn.ReLU())
-            self.head = nn.Linear(64, 10)
-            if buffer:
-                self.register_buffer("mask", torch.zeros(buffer))
-        def forward(self, x):
-            return self.head(self.body(x))
-
-    def batch(n=32):
-        return torch.randn(n, 64, generator=g), torch.randint(0, 10, (n,), generator=g)
-
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    torch.manual_seed(0)
-    g = torch.Generator().manual_seed(rank)
-    loss_of = nn.functional.cross_entropy
-"""
-PLAIN = """
-m = DDP(Net())
-o = torch.optim.SGD(m.parameters(), lr=0.01)
-"""
-STEP = """
-x, y = batch()
-loss = loss_of(m(x), y)
-o.zero_grad()
-loss.backward()
-o.step()
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a script from its set-up and its step."""
-
-    def write(before: str = PLAIN, step: str = STEP, steps: int = 100) -> Path:
-        path = tmp_path / "train.py"
-        loop = f"for i in range({steps}):\n{indent(step, '    ')}"
-        path.write_text("\n".join((dedent(HEAD), before, loop)))
-        return path
-
-    return write
-
+from tests.extras.script.conftest import PLAIN, STEP, Run
 
 # Scripts whose ranks drift apart: set-up, step, the parameter and the cause that are named.
 DRIFTING = {
@@ -137,7 +83,7 @@ def test_sound_scripts_agree_in_silence(run: Run, script: Callable[..., Path], w
     assert first.wrong is None
     assert first.remarks == []
     assert first.gradient_error is not None
-    assert first.gradient_lossless is (config == "as_written" and what != "hook" or what == "bfloat16")
+    assert first.gradient_lossless is (what == "bfloat16" or (config == "as_written" and what != "hook"))
 
 
 # Scripts that are measured, and the remark on each.
@@ -183,6 +129,13 @@ def test_what_is_unusual_is_one_line(run: Run, script: Callable[..., Path], what
     assert says in line
 
 
+def test_ranks_that_differ_on_purpose_are_one_line(run: Run, script: Callable[..., Path]) -> None:
+    step = STEP.replace("m(x)", "m.module(x)")
+    first, _ = run(script(step=step), check_gradients=True, ranks_differ=True)
+    assert first.wrong is None
+    assert first.remarks[0].startswith("the ranks train different models: after")
+
+
 def test_a_parameter_that_was_replaced_explains_the_error_of_ddp(run: Run, script: Callable[..., Path]) -> None:
     before = DRIFTING["replaced"][0].replace(", find_unused_parameters=True", "")
     with pytest.raises(RankFailure, match=r"train.py: head.weight was replaced after DDP was constructed") as failure:
@@ -200,5 +153,5 @@ def test_the_rank_that_was_the_first_without_a_finite_loss_is_named(run: Run, sc
 
 def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[..., Path]) -> None:
     step = STEP.replace("x, y", "if rank == 1 and i == 6: break\nx, y")
-    with pytest.raises(RankFailure, match="rank 1 of train.py ended after 6 optimizer steps, rank 0 had not"):
+    with pytest.raises(RankFailure, match=r"rank 1 of train.py ended after 6 optimizer steps, rank 0 had not"):
         run(script(step=step), check_gradients=True)

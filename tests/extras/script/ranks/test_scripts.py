@@ -90,7 +90,7 @@ def test_what_a_hook_delivers_is_compared_with_the_mean_on_the_scripts_model(
 
 def test_gradients_that_are_not_finite_are_no_proof_of_a_hook(run: Run, written: Callable[..., Path]) -> None:
     script = written(TRAINING.replace("torch.randn(4, 8)", "torch.full((4, 8), float('nan'))"))
-    with pytest.raises(RankFailure, match=r"not finite in any of the \d+ compared steps, so no hook can be compared"):
+    with pytest.raises(RankFailure, match=r"parameters of train.py are not finite after \d+ steps; so no hook can be"):
         run(script, "bf16", check_gradients=True)
 
 
@@ -272,9 +272,41 @@ def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
         run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])
 
 
-def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run) -> None:
-    with pytest.raises(CannotRun, match="cannot run bf16: DDP's static_graph excludes its no_sync"):
-        run(SCRIPTS / "accumulation.py", "bf16")
+def test_a_script_that_accumulates_is_measured_without_static_graph(run: Run) -> None:
+    for config in ("bf16", "no_comm", "bucket_10mb"):
+        first, _ = run(SCRIPTS / "accumulation.py", config, check_gradients=True)
+        assert first.left_out == ["static_graph"]
+        assert first.remarks == ["static_graph is left out: the script accumulates under no_sync, which excludes it"]
+
+
+# A script that uses its second layer from the third step on, which static_graph excludes.
+CHANGING = """
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
+        def forward(self, x, both):
+            return self.two(self.one(x)) if both else self.one(x)
+    dist.init_process_group("gloo")
+    model = DistributedDataParallel(Net(), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range({steps}):
+        {inside}
+            model(torch.randn(4, 8), both=step > 2).sum().backward()
+            optimizer.step()
+        {outside}
+"""
+
+
+def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run, written: Callable[..., Path]) -> None:
+    script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
+    assert len(run(script)[0].step_s) == STEPS
+    with pytest.raises(CannotRun, match=r"cannot run bf16: .*graph has changed"):
+        run(script, "bf16")
 
 
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
@@ -283,13 +315,9 @@ def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
 
 
 def test_an_error_that_the_script_catches_in_each_step_skips_the_config(run: Run, written: Callable[..., Path]) -> None:
-    """DDP's static_graph excludes no_sync: bf16 raises in each backward pass."""
-    catching = ("try:", "    with model.no_sync(): model(torch.randn(4, 8)).sum().backward()")
-    after = ("    model(torch.randn(4, 8)).sum().backward(); optimizer.step()", "except Exception: continue")
-    loop = TRAINING.partition("model(torch")[0] + f"\n{8 * ' '}".join(catching + after)
-    assert len(run(written(loop))[0].step_s) == STEPS
+    script = written(CHANGING, inside="try:", outside="except Exception: continue", steps=10**9)
     with pytest.raises(CannotRun, match=r"trained 1000 batches without an update .* under bf16 it may catch an error"):
-        run(written(loop, steps=10**9), "bf16")
+        run(script, "bf16")
 
 
 FINDER = """

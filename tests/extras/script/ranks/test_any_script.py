@@ -1,0 +1,163 @@
+"""Scripts of many styles, measured under several configs and described right."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.protocol import CannotRun
+from tests.extras.script.conftest import PLAIN, STEP, Run
+
+# Ways to call the model on 32 samples: set-up, step.
+CALLS = {
+    "forward": (PLAIN, STEP.replace("m(x)", "m.forward(x)")),
+    "keywords": (PLAIN, STEP.replace("m(x)", "m(x=x)")),
+    "two views": (
+        PLAIN.replace("m =", "Net.forward = lambda self, views: sum(self.head(self.body(v)) for v in views)\nm ="),
+        STEP.replace("m(x)", "m([x, x[:, :64]])"),
+    ),
+    "nested": (
+        PLAIN.replace(
+            "m =", "Net.forward = lambda self, b: self.head(self.body(b['in'][0] + b['mask'][:, None] * 0))\nm ="
+        ),
+        STEP.replace("m(x)", "m({'scale': torch.ones(3), 'in': (x,), 'mask': torch.ones(32)})"),
+    ),
+    "two calls": (PLAIN, STEP.replace("m(x)", "m(x) + m(x)")),
+    "first under no_grad": (PLAIN, STEP.replace("loss =", "with torch.no_grad(): m(x[:7])\nloss =")),
+    "accumulated": (PLAIN, STEP.replace("batch()", "batch(16)") + "m(batch(16)[0]).sum().backward()"),
+}
+
+
+@pytest.mark.parametrize("how", CALLS)
+def test_the_samples_of_a_step_are_counted(run: Run, script: Callable[..., Path], how: str) -> None:
+    before, step = CALLS[how]
+    if how == "accumulated":  # the second batch before the update
+        step = step.replace("o.step()\n", "").rstrip() + "\no.step()\n"
+    first, _ = run(script(before, step), check_gradients=True)
+    assert first.workload_fingerprint.batch_size == 32
+    assert first.gradient_lossless
+
+
+TWO_MODELS = """
+generator = DDP(nn.Sequential(nn.Linear(32, 96), nn.ReLU(), nn.Linear(96, 64)))
+critic = DDP(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)))
+adams = [torch.optim.Adam(one.parameters(), lr=1e-4) for one in (generator, critic)]
+"""
+ADVERSARIAL = """
+real, noise = torch.randn(16, 64, generator=g), torch.randn(16, 32, generator=g)
+with torch.no_grad():
+    fake = generator(noise)
+adams[1].zero_grad()
+(nn.functional.softplus(-critic(real)).mean() + nn.functional.softplus(critic(fake)).mean()).backward()
+adams[1].step()
+if i % 2:
+    critic.requires_grad_(False)
+    adams[0].zero_grad()
+    nn.functional.softplus(-critic(generator(noise))).mean().backward()
+    adams[0].step()
+    critic.requires_grad_(True)
+"""
+
+
+@pytest.mark.parametrize("config", ["as_written", "bf16", "powersgd_rank1", "no_comm"])
+def test_two_models_and_two_optimizers(run: Run, script: Callable[..., Path], config: str) -> None:
+    first, _ = run(script(TWO_MODELS, ADVERSARIAL, 200), config, check_gradients=True)
+    assert first.workload_fingerprint.batch_size == 16
+    assert first.found["model"].count("Sequential") == 2
+    assert first.found["ddp"].startswith("2 modules of DDP(")
+    assert first.gradient_error is not None
+    assert (first.wrong, first.gradient_lossless) == (
+        None,
+        {"as_written": True, "powersgd_rank1": None}.get(config, False),
+    )
+
+
+def test_an_optimizer_for_each_parameter(run: Run, script: Callable[..., Path]) -> None:
+    before = "m = DDP(nn.Sequential(*(nn.Linear(64, 64) for _ in range(60))))\n" + (
+        "many = [torch.optim.SGD([p], lr=0.01) for p in m.parameters()]"
+    )
+    first, _ = run(script(before, "m(batch()[0]).sum().backward()\nfor o in many: o.step(); o.zero_grad()"))
+    assert first.found["optimizer"] == "SGD"
+    assert min(first.phases_s["forward"]) > 0
+
+
+SAVING = """
+if i % 3 == 0:
+    best = copy.deepcopy(m)
+    with torch.no_grad(): best(x)
+    torch.save(m, path + str(rank))
+    loaded = torch.load(path + str(rank), weights_only=False)
+"""
+
+
+@pytest.mark.parametrize("config", ["as_written", "ddp_default", "bf16", "no_comm"])
+def test_a_model_that_is_copied_and_saved_has_nothing_of_the_suite(
+    run: Run, script: Callable[..., Path], tmp_path: Path, config: str
+) -> None:
+    before = f"path = {str(tmp_path / 'model')!r}\n{PLAIN}"
+    first, _ = run(script(before, STEP + SAVING), config, check_gradients=True)
+    assert first.gradient_error is not None
+    assert b"fixtures" not in (tmp_path / "model0").read_bytes()
+
+
+def test_a_model_without_ddp_that_is_saved_has_nothing_of_the_suite(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        "import copy, torch\nm = torch.nn.Sequential(torch.nn.Linear(8, 8))\n"
+        "o = torch.optim.SGD(m.parameters(), lr=0.1)\nfor _ in range(60):\n    m(torch.randn(4, 8)).sum().backward()\n"
+        f"    o.step(); copy.deepcopy(m); torch.save(m, {str(tmp_path / 'model')!r})\n"
+    )
+    (alone,) = run(path, "single", "1cpu")
+    assert min(alone.phases_s["forward"]) > 0
+    assert b"fixtures" not in (tmp_path / "model").read_bytes()
+
+
+BUFFER = PLAIN.replace("Net()", "Net(buffer=250_000)")
+
+
+def test_without_communication_nothing_is_sent_not_even_buffers(run: Run, script: Callable[..., Path]) -> None:
+    sent = {
+        config: run(script(BUFFER), config)[0]
+        for config in ("as_written", "no_comm", "no_buffer_broadcast-bucket_25mb")
+    }
+    assert (sent["as_written"].sent_bytes_per_step or 0) > 400_000  # a half of 1 MB, on average
+    assert (sent["no_comm"].sent_bytes_per_step or 0) < 20_000
+    assert sent["no_comm"].wire_bytes_per_step == 0
+    assert (sent["no_buffer_broadcast-bucket_25mb"].sent_bytes_per_step or 0) < 60_000
+
+
+def test_a_model_without_buffers_has_no_broadcast_to_leave_out(run: Run, script: Callable[..., Path]) -> None:
+    with pytest.raises(CannotRun, match="leaves out the broadcast of buffers, and the model has none"):
+        run(script(), "no_buffer_broadcast-bucket_25mb")
+
+
+def test_what_a_script_sends_by_itself_is_named_with_its_bytes(run: Run, script: Callable[..., Path]) -> None:
+    step = STEP + "dist.all_reduce(torch.zeros(500_000))\n"
+    first, _ = run(script(step=step), "no_comm", check_gradients=True)
+    (line,) = first.remarks
+    assert line == "sends beside DDP, a step and rank: all_reduce (train.py:39): 2 MB"
+
+
+def test_gradients_of_two_dtypes_are_not_in_one_sum(run: Run, script: Callable[..., Path]) -> None:
+    before = (
+        PLAIN.replace("m =", "n = Net(); n.body.bfloat16()\nm =").replace("Net()", "n").replace("n = n", "n = Net()")
+    )
+    step = STEP.replace("m(x)", "m(x.bfloat16())")
+    forward = "Net.forward = lambda self, x: self.head(self.body(x).float())\n"
+    first, _ = run(script(forward + before, step), "bf16", check_gradients=True)
+    assert first.gradient_lossless is False
+    assert 1e-3 < (first.gradient_error or 0) < 5e-3
+
+
+SPARSE = """
+table = nn.EmbeddingBag(500, 64, sparse=True, mode="mean")
+m = DDP(nn.Sequential(table, nn.Linear(64, 64)))
+o = torch.optim.SGD(m.parameters(), lr=0.01)
+"""
+
+
+def test_sparse_gradients_are_compared_and_powersgd_cannot_take_them(run: Run, script: Callable[..., Path]) -> None:
+    step = STEP.replace("x, y = batch()", "x, y = torch.randint(500, (32, 8), generator=g), batch()[1]")
+    assert run(script(SPARSE, step), check_gradients=True)[0].gradient_lossless
+    with pytest.raises(CannotRun, match=r"powersgd_rank1 cannot take sparse gradients"):
+        run(script(SPARSE, step), "powersgd_rank1")
