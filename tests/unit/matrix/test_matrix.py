@@ -204,7 +204,7 @@ def test_every_setting_of_nccl_differs_from_an_automatic_config_in_its_variables
 # What a setting of DDP may change; the cap of first_bucket_... and of others is DDP's default of the same 25 MB.
 SETTINGS_OF_DDP = (
     *("first_bucket_mb", "last_bucket_mb", "bucket_cap_mb_list", "skip_all_reduce_unused_params"),
-    *("batched_grad_copy", "lazy_bucket_allocation", "comm_mem", "hook", "optimizer_in_backward"),
+    *("batched_grad_copy", "lazy_bucket_allocation", "broadcast_buffers", "comm_mem", "hook", "optimizer_in_backward"),
 )
 
 
