@@ -55,6 +55,28 @@ def test_the_name_is_the_same_in_another_checkout(script: Path, tmp_path: Path) 
     assert lines(tmp_path, str(script))[0].name == lines(other, str(other / "train.py"))[0].name
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (b"width = 8\nmodel = (\n", r"train.py, line 2: SyntaxError: '\(' was never closed: model = \("),
+        (b"width = 8\n  model = 9\n", r"train.py, line 2: IndentationError: unexpected indent: model = 9"),
+        (b"name = '\xe9'\n", r"train.py, line 1: SyntaxError: .*utf-8"),
+        (b"width = 8\0", r"train.py.*: source code string cannot contain null bytes"),
+    ],
+)
+def test_a_script_that_python_does_not_compile_is_one_line(script: Path, source: bytes, says: str) -> None:
+    script.write_bytes(source)
+    with pytest.raises(pytest.UsageError, match=says) as error:
+        lines(script.parent, str(script))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_script_may_have_any_encoding_and_a_wrong_escape(script: Path) -> None:
+    script.write_bytes(b"# coding: latin-1\nname = '\xe9\\d'\n" + SOURCE.encode())
+    (line,) = lines(script.parent, str(script))
+    assert any("bucket_cap_mb=10" in text for text in line.lines(find_config("bucket_10mb"), on_gpu=False))
+
+
 def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
     (line,) = lines(tmp_path, f"{script} --api-key s3cr3t --hub_token=s3cr3t --width 8")
     assert line.arguments[1] == "s3cr3t"
@@ -113,7 +135,6 @@ def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
         "a = DistributedDataParallel(a)\nb = DistributedDataParallel(b)\n",
         "model = DistributedDataParallel(model, **arguments)\n",
         "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, hook)\n",
-        "not python at all (\n",
     ],
 )
 def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, tmp_path: Path) -> None:

@@ -224,10 +224,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"inside": "optimizer = lambda: None; optimizer.zero_grad = optimizer.step = lambda: None", "steps": 10**9},
         "train.py trained 1000 batches without an update by an optimizer of torch.optim: let its optimizer be",
     ),
-    "spawn": (
-        {"before": "import torch.multiprocessing as mp; mp.spawn(print, nprocs=2)"},
-        "train.py starts its ranks itself, with torch.multiprocessing.spawn",
-    ),
     "own rendezvous": (
         {"before": "os.environ |= {'WORLD_SIZE': '1', 'RANK': '0', 'MASTER_PORT': str(29500 + os.getpid() % 9000)}"},
         "train.py has its own rendezvous: its DDP averages over 1 of the 2 ranks",
@@ -254,6 +250,46 @@ def test_a_script_that_raises_shows_its_own_line_and_what_it_printed(run: Run, w
     assert "runpy" not in text
 
 
+# How a script ends before its first step, and the line of the failure.
+ENDS = {
+    "sys.exit()": "train.py ended without a step of a torch.optim optimizer in its own process",
+    "sys.exit(3)": "train.py ended before its first step with exit code 3",
+    "sys.exit('no data')": "train.py ended before its first step: no data",
+    "os._exit(0)": "rank 0 exited with code 0 at starting the script",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_script_that_ends_shows_what_it_printed(run: Run, written: Callable[..., Path], end: str) -> None:
+    with pytest.raises(RankFailure) as failure:
+        run(written(before=f"import sys; print('needs 2 GPUs'); {end}"))
+    first, *more = str(failure.value).splitlines()
+    assert first == f"as_written: {ENDS[end]}"
+    assert more[:2] == ["--- last output of rank 0", "needs 2 GPUs"]
+    assert "Traceback" not in more
+
+
+def test_a_missing_file_of_the_scripts_folder_names_the_command_that_runs_it_there(
+    run: Run, written: Callable[..., Path], tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.bin").touch()
+    script = written(before="open('data/train.bin')")
+    with pytest.raises(RankFailure, match="raised FileNotFoundError") as failure:
+        run(script, arguments=["--width", "8"])
+    there = f"data/train.bin is in {tmp_path}: cd {tmp_path} && pytest {Path.cwd()}/perf --script 'train.py --width 8'"
+    assert f"train.py ran in {Path.cwd()}; {there}" in str(failure.value)
+
+
+def test_an_error_is_said_once(run: Run, written: Callable[..., Path]) -> None:
+    """Each rank names itself in torch's message."""
+    unused = "if step == 0: model.module.unused = nn.Linear(8, 8); model = DistributedDataParallel(model.module)"
+    with pytest.raises(RankFailure) as failure:
+        run(written(inside=unused))
+    assert str(failure.value).count("Expected to have finished reduction") == 1
+    assert "also rank 1, in the same way" in str(failure.value)
+
+
 def test_a_script_that_is_no_python_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
     with pytest.raises(RankFailure, match="raised SyntaxError: '\\(' was never closed") as failure:
         run(written("model = ("))
@@ -268,7 +304,9 @@ def test_a_rank_that_hangs_shows_its_own_line_alone(run: Run, written: Callable[
 
 
 def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
-    with pytest.raises(RankFailure, match=r"raised SystemExit: 2(.|\n)*unrecognized arguments: --wdith 7"):
+    with pytest.raises(
+        RankFailure, match=r"before its first step with exit code 2\n(.|\n)*unrecognized arguments: --wdith 7"
+    ):
         run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])
 
 

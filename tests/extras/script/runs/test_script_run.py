@@ -98,5 +98,17 @@ def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Pa
     script, starts = tmp_path / "train.py", tmp_path / "starts"
     script.write_text(f"print('started', file=open({str(starts)!r}, 'a'))")
     outcome = pytest_perf(storage, "perf", f"--script={script}", "-k", "ddp_default or no_comm", "--launches=1")
-    assert outcome.output.count("on 2cpu: train.py ended without a step of a torch.optim optimizer") >= 2
+    assert outcome.output.count("\nlaunch 1 of ddp_default on 2cpu: train.py ended without a step") == 1
+    assert "1 failed" in outcome.output
+    assert "no_comm] skipped: not started: it would fail as ddp_default did on 2cpu" in outcome.unwrapped
     assert len(starts.read_text().splitlines()) == 2  # ranks
+
+
+def test_a_failure_before_the_first_step_as_written_ends_the_script(storage: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise RuntimeError('no data')")
+    outcome = pytest_perf(storage, "perf", f"--script={script}", "--quick")
+    assert outcome.exit_code == 1
+    assert outcome.output.count("\nlaunch 1 of as_written on 2cpu: rank 0 raised RuntimeError: no data") == 1
+    assert "1 failed" in outcome.output
+    assert outcome.unwrapped.count("skipped: not started: it would fail as as_written did on 2cpu") == 2
