@@ -64,6 +64,19 @@ def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
     assert other.name == line.name
 
 
+def test_a_size_is_no_secret_and_is_in_the_name(script: Path, tmp_path: Path) -> None:
+    small, large = lines(tmp_path, f"{script} --num-tokens 512", f"{script} --num-tokens 2048")
+    assert (small.shown, large.shown) == ("train.py --num-tokens 512", "train.py --num-tokens 2048")
+    assert small.name != large.name
+    assert small.former_name == large.former_name != ""
+
+
+def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: Path, tmp_path: Path) -> None:
+    with pytest.raises(pytest.UsageError, match="is given twice, with two values of what is hidden"):
+        lines(tmp_path, f"{script} --token a", f"{script} --token b")
+    assert len(lines(tmp_path, f"{script} --token a", f"{script} --token a")) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
