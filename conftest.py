@@ -28,6 +28,7 @@ if "ddp_perf.session.options" in sys.modules:
 
 pytest_plugins = (
     "fixtures.session.interruption",  # first: handles Ctrl-C while the others are imported, which takes a while
+    "fixtures.session.end_of_run",
     "fixtures.session.options",
     "fixtures.session.settings",
     "fixtures.session.parametrization",

@@ -24,6 +24,7 @@ from fixtures.launch.protocol import (
     SmallProblemRequest,
     SmallProblemResult,
     SoftwareRequest,
+    SourcesRequest,
     TrainRequest,
     TrainResult,
     TransferRequest,
@@ -201,6 +202,7 @@ ANSWERS: dict[str, Answer] = {
     TransferRequest.function: _transfer,
     CanaryRequest.function: _time_canaries,
     SoftwareRequest.function: _describe,
+    SourcesRequest.function: lambda world, rank, arguments: {},
     SmallProblemRequest.function: _train_small,
     PreflightRequest.function: lambda world, rank, arguments: _preflight(arguments["workload"]),
 }

@@ -49,3 +49,30 @@ def test_a_save_shows_its_profiles_only_where_explain_is_given(storage: Path) ->
     assert table in pytest_perf(storage, *SAVE, "--explain=all").output
     (record, _) = sorted(storage.rglob("*.json"))
     assert all("breakdown_ms" in one["extra_info"] for one in json.loads(record.read_text())["benchmarks"])
+
+
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        (
+            "failing_canary",
+            "the canaries over native could not be timed, so nothing tells whether the machine was disturbed, and this "
+            "run makes no baseline: timing the canaries: rank 0 was killed by SIGKILL",
+        ),
+        (
+            "changing_source",
+            "/home/me/train.py changed while the run measured: its results may be of two versions, so this run makes "
+            "no baseline",
+        ),
+    ],
+)
+def test_a_doubtful_record_is_no_baseline_and_cannot_be_promoted_by_mistake(
+    plugin: str, says: str, storage: Path
+) -> None:
+    outcome = pytest_perf(storage, "-p", f"tests.runs.{plugin}", *SAVE, "--explain=none")
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert outcome.unwrapped.count(says) == 1
+    assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
+    refused = command("promote", *map(str, storage.parent.rglob("*.json")), f"--storage={storage}", "--yes")
+    assert refused.exit_code == 1
+    assert says in refused.errors

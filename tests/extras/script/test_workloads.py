@@ -86,6 +86,19 @@ def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
     assert other.name == line.name
 
 
+def test_a_size_is_no_secret_and_is_in_the_name(script: Path, tmp_path: Path) -> None:
+    small, large = lines(tmp_path, f"{script} --num-tokens 512", f"{script} --num-tokens 2048")
+    assert (small.shown, large.shown) == ("train.py --num-tokens 512", "train.py --num-tokens 2048")
+    assert small.name != large.name
+    assert small.former_name == large.former_name != ""
+
+
+def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: Path, tmp_path: Path) -> None:
+    with pytest.raises(pytest.UsageError, match="is given twice, with two values of what is hidden"):
+        lines(tmp_path, f"{script} --token a", f"{script} --token b")
+    assert len(lines(tmp_path, f"{script} --token a", f"{script} --token a")) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -135,6 +148,9 @@ def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
         "a = DistributedDataParallel(a)\nb = DistributedDataParallel(b)\n",
         "model = DistributedDataParallel(model, **arguments)\n",
         "model = DistributedDataParallel(model)\nmodel.register_comm_hook(None, hook)\n",
+        "not python at all (\n",
+        f"{'(' * 9999}{')' * 9999}\nmodel = DistributedDataParallel(model)\n",
+        "model = DistributedDataParallel(model)\0\n",
     ],
 )
 def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, tmp_path: Path) -> None:
@@ -143,6 +159,35 @@ def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, t
     config = find_config("bucket_10mb")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
     assert line.lines(find_config("as_written"), on_gpu=True) == ()
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"# -*- coding: latin-1 -*-\n# é\n{SOURCE}".encode("latin-1"),
+        f"# é\n{SOURCE}".encode("utf-8-sig"),
+        f"# a page\f\n# \u2028\n{SOURCE}".encode(),
+        f"# é\n{SOURCE}".replace("\n", "\r\n").encode(),
+    ],
+    ids=["Latin-1", "byte order mark", "form feed", "Windows"],
+)
+def test_a_source_is_read_as_python_reads_it(written: bytes, script: Path, tmp_path: Path) -> None:
+    script.write_bytes(written)
+    (line,) = lines(tmp_path, str(script))
+    diff = line.lines(find_config("bucket_10mb"), on_gpu=True)
+    assert [one.strip() for one in diff if one.startswith("-  ")] == [
+        "-        model = DDP(net, device_ids=[rank],",
+        "-                    bucket_cap_mb=100, find_unused_parameters=True)",
+    ]
+
+
+def test_a_source_that_cannot_be_read_any_more_gets_lines(script: Path, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, str(script))
+    config = find_config("bucket_10mb")
+    script.write_bytes(b"# -*- coding: no-such-code -*-\n")
+    assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
+    script.unlink()
+    assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
 
 
 def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: Path) -> None:

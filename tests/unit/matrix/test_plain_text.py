@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from fixtures.matrix.plain_text import PlainStream, one_line, quoted, shortened, without_secret
+from fixtures.matrix.plain_text import PlainStream, one_line, quoted, shortened
 
 
 @pytest.mark.parametrize(
@@ -22,21 +22,6 @@ from fixtures.matrix.plain_text import PlainStream, one_line, quoted, shortened,
 )
 def test_control_characters_are_quoted_and_letters_are_not(text: str, shown: str) -> None:
     assert quoted(text) == quoted(text, lines=True) == shown
-
-
-@pytest.mark.parametrize(
-    ("typed", "shown"),
-    [
-        ("train.py --api-key s3cr3t 'a b' --hub_token=s3cr3t", "train.py --api-key '***' 'a b' '--hub_token=***'"),
-        ("--script=train.py --api-key 's3cr3t", "--script=train.py --api-key '***'"),
-        ("HF_TOKEN=s3cr3t", "HF_TOKEN=***"),
-        ("--script-env=HF_TOKEN=s3cr3t", "--script-env=HF_TOKEN=***"),
-        ("keys and not 'a b'", "keys and not 'a b'"),
-        ("--script=train.py --width 8", "--script=train.py --width 8"),
-    ],
-)
-def test_the_value_of_a_secret_is_not_shown_in_a_command(typed: str, shown: str) -> None:
-    assert without_secret(typed) == shown
 
 
 def test_line_breaks_stay_where_lines_are_printed_and_what_is_printed_is_quoted() -> None:

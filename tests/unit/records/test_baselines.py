@@ -15,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.matrix.recorded import json_of
-from fixtures.records.baselines import BadBaseline, BaselineStorage, History, read_history
+from fixtures.records.baselines import (
+    BadBaseline,
+    BaselineStorage,
+    History,
+    history_of,
+    read_history,
+    read_records,
+    renamed,
+)
 from fixtures.records.schema import SCHEMA
 from tests import nightly_records
 from tests.builders import TRAINED
@@ -85,6 +93,22 @@ def test_records_of_another_workload_under_one_name_are_never_pooled(tmp_path: P
     assert recorded.launch_medians_s == [[0.3], [0.4]]
     assert recorded.files == ["0003_night.json", "0004_night.json"]
     assert recorded.left_out == ["0001_night.json", "0002_night.json"]
+
+
+def test_records_under_a_former_name_are_history_under_the_new_one(tmp_path: Path) -> None:
+    old, new = (
+        "perf/test_script.py::test_script[train_1-2cpu-bf16]",
+        "perf/test_script.py::test_script[train_2-2cpu-bf16]",
+    )
+    for test, name in ((old, "train_1"), (new, "train_2"), (DDP, "steady")):
+        one = benchmark(test, 0.1)
+        one["extra_info"]["workload"] = name
+        save(tmp_path, one)
+    history = history_of(renamed(read_records(tmp_path, HERE), {"train_1": "train_2"}))
+    assert {test: recorded.files for test, recorded in history.items()} == {
+        new: ["0001_night.json", "0002_night.json"],
+        DDP: ["0003_night.json"],
+    }
 
 
 def test_a_test_of_another_workload_is_not_saved_and_the_others_are(tmp_path: Path) -> None:
