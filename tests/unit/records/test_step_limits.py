@@ -83,10 +83,10 @@ def test_on_the_cpu_the_marks_of_the_launches_tell(
 
 
 def test_one_launch_or_noise_says_what_it_does_not_decide() -> None:
-    assert limit_of(marked("ddp", 100), marked("no_comm", 50)).why == "one launch does not tell transfer from compute"
+    assert limit_of(marked("ddp", 100), marked("no_comm", 50)).why == "transfer or compute: one launch does not tell"
     noisy = limit_of(marked("ddp", *QUIET), marked("no_comm", 60, 130, 100))
     assert noisy.why is not None
-    assert noisy.why.endswith("they decide only differences of over 100 %")
+    assert noisy.why.endswith("these launches decide only differences of over 100 %")
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def limited(**step_limit: object) -> str:
             {"by": "late_rank", "late_rank": 1, "late_rank_percent": 30.0, "most_gain_percent": None},
             "rank 1, for which the others wait (30 % of the step)",
         ),
-        ({"by": None, "why": "one launch", "most_gain_percent": None}, "not known: one launch"),
+        ({"by": None, "why": "one launch", "most_gain_percent": None}, "one launch"),
     ],
 )
 def test_the_limit_of_a_step_is_said_first(step_limit: dict[str, object], says: str) -> None:
