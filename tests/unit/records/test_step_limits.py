@@ -1,7 +1,9 @@
 """The limit of a step, from marks and profiles made by hand and from those of shipped records."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -100,6 +102,18 @@ def test_where_one_launch_decides_nothing_a_profile_on_the_cpu_that_agrees_tells
     assert (one.by, one.transfer_percent, one.most_gain_percent) == (by, sent if by else None, None)
     longer = replace(profile, measured_step_ms=60.0)
     assert limit_of(marked("ddp", 100), marked("no_comm", without_ms), profile=longer).by is None
+
+
+@pytest.mark.parametrize(("without_ms", "never"), [(100, TRANSFER), (95, TRANSFER), (50, COMPUTE)])
+def test_launches_that_spread_by_5_percent_never_name_the_wrong_one(without_ms: float, never: str) -> None:
+    random, found, most = Random(1), Counter[str | None](), []
+    for _ in range(200):
+        both = [[one * random.lognormvariate(0, 0.05) for _ in range(3)] for one in (100, without_ms)]
+        limit = limit_of(marked("ddp", *both[0]), marked("no_comm", *both[1]))
+        found[limit.by] += 1
+        most += [limit.most_gain_percent] if limit.most_gain_percent is not None else []
+    assert found[never] == 0
+    assert sum(one >= 100 * (100 / without_ms - 1) for one in most) > 0.95 * len(most)
 
 
 def test_where_the_launches_leave_transfer_open_the_least_compute_is_known() -> None:
