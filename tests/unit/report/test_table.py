@@ -184,10 +184,9 @@ ALONE = on_one("single", 100, 100.1, 99.9)
 def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> None:
     slower = [quiet("powersgd_rank1", 8.5), quiet("ddp_default", 7), quiet("no_comm", 9.5)]
     assert best(quiet("ddp", 8), quiet("bf16", 9), quiet("static_graph", 8.8), *slower) == [
-        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default, 93 % of the speed without communication",
+        "best lossless: static_graph, 8.80 steps/s, +25.7 % over ddp_default",
         *(f"    {line}" for line in CONFIGS["static_graph"].lines()),
-        "best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, 95 % of the speed without communication, "
-        f"{OFF}; {UNKNOWN_LOSS}",
+        f"best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, {OFF}; {UNKNOWN_LOSS}",
         *(f"    {line}" for line in CONFIGS["bf16"].lines()),
     ]
 
@@ -268,7 +267,7 @@ def test_on_a_noisy_machine_the_default_is_advised() -> None:
         "disturbed: yes, spread 51 %, median of 5 configs (bucket_10mb 101 %); use a quiet machine or more --launches",
         "best lossless: not decided among bucket_100mb, bucket_10mb, ddp_default and 1 more: they differ by 62.4 %, "
         "and these launches decide only differences of over 100 %; use ddp_default, PyTorch's default, 9.41 "
-        "steps/s, 67 % of the speed without communication",
+        "steps/s",
     ]
 
 
@@ -321,9 +320,7 @@ def test_a_config_with_two_names_is_shown_once_unless_a_row_needs_attention() ->
 
 def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_not_advised() -> None:
     found = best(launched("ddp_default", 90.0, 90.4, 90.2), launched("bf16", 90.2, 90.0, 90.1))
-    assert found[1:] == [
-        f"best lossy: bf16, 11.10 steps/s, +0.1 % over ddp_default, {OFF}; not clearly faster than lossless ddp_default"
-    ]
+    assert found[1:] == [f"best lossy: bf16, 11.10 steps/s, {OFF}; not clearly faster than lossless ddp_default"]
 
 
 @pytest.mark.parametrize("limit", ["no_comm", "single"])
@@ -354,7 +351,7 @@ def test_a_wrong_hook_is_neither_best_nor_a_sign_of_a_disturbed_machine() -> Non
     wrong = replace(quiet("bf16", 20), wrong=True)
     assert [
         line for line in best(quiet("no_comm", 9), quiet("ddp", 8), wrong) if line.startswith(("best", "dist"))
-    ] == ["best lossless: ddp, 8.00 steps/s, 89 % of the speed without communication"]
+    ] == ["best lossless: ddp, 8.00 steps/s"]
 
 
 # The command to type

@@ -125,6 +125,13 @@ def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
         assert {"forward", "backward", "optimizer step"} <= result.breakdown.steps[0].phase_ns.keys()
 
 
+def test_one_launch_compares_gradients_and_then_profiles(run: Run) -> None:
+    first, _ = run(SCRIPTS / "plain.py", check_gradients=True, profile=3)
+    assert first.gradient_error == 0
+    assert first.breakdown is not None
+    assert len(first.breakdown.steps) == 3
+
+
 # The script's own ranges, some with the names of the marks.
 RANGES = """
     with record_function("own"), record_function("forward"), record_function(f"Batch {step}"):

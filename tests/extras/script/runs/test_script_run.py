@@ -35,6 +35,8 @@ def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storag
     assert list(record["scripts"].values()) == ["tests/extras/script/scripts/plain.py --width 64 --epochs 9"]
     assert tests["as_written"]["samples_per_step"] == 2 * 16
     assert tests["as_written"]["gradient_error"] == 0
+    assert [name for name, one in tests.items() if "step_limit" in one] == ["as_written"]
+    assert "limited by: " in recorded.output
     assert tests["bf16"]["gradient_error"] == pytest.approx(2.5e-3, rel=0.6)
 
 
@@ -42,6 +44,17 @@ def test_the_run_says_what_the_script_trains(recorded: Outcome) -> None:
     assert "trains Sequential, 0.0 M parameters" in recorded.output
     assert "DDP(bucket_cap_mb=1), hook none, AdamW" in " ".join(recorded.output.split())
     assert "each launch runs it from its start to step 14" in recorded.output
+
+
+def test_what_limits_a_script_that_forbids_profilers_comes_from_its_marks(storage: Path, tmp_path: Path) -> None:
+    script, forbids = tmp_path / "train.py", "            assert not torch.autograd.profiler._is_profiler_enabled\n"
+    loss = "            loss = nn.functional.cross_entropy("
+    script.write_text((SCRIPTS / "plain.py").read_text().replace(loss, f"{forbids}            time.sleep(0.1)\n{loss}"))
+    found = pytest_perf(
+        storage, "perf", f"--script={script}", "-k", "2cpu and as_written", "--quick", "--no-references"
+    )
+    assert "1 passed" in found.output
+    assert "limited by: its input, such as a data loader (" in found.output
 
 
 def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
