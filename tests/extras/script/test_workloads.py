@@ -154,8 +154,8 @@ def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
     ],
 )
 def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, tmp_path: Path) -> None:
-    script.write_text(source)
     (line,) = lines(tmp_path, str(script))
+    script.write_text(source)  # since the run began
     config = find_config("bucket_10mb")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
     assert line.lines(find_config("as_written"), on_gpu=True) == ()
@@ -198,5 +198,5 @@ def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: P
     config = find_config("bucket_10mb")
     line.seen([SimpleNamespace(as_written=True, left_out=[], found={"hook": "none"})])
     assert "+++ train.py" in line.lines(config, on_gpu=True)
-    line.seen([SimpleNamespace(as_written=True, found={"hook": "bf16_compress_hook"})])
+    line.seen([SimpleNamespace(as_written=True, left_out=[], found={"hook": "bf16_compress_hook"})])
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
