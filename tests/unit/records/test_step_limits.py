@@ -142,6 +142,11 @@ LATE: dict[str, Any] = {"late_ranks": {"1": 9}, "matched_collectives": 10}
         (profiled(compute=60, idle=60, starved_ms=54.0, measured_step_ms=100.0), "host", 34, 0),
         (profiled(compute=54, sent=46), TRANSFER, 46, 100 * 46 / 54),
         (profiled(compute=54, sent=46, ranks=(86, 6), waiting_ms=40.0, **LATE), "late_rank", 40, 100 * 46 / 54),
+        # By turns ranks are late because their hosts are.
+        (profiled(compute=42, idle=12, sent=46, starved_ms=12.0, ranks=(86, 6), waiting_ms=40.0,
+                  late_ranks={"1": 6, "0": 4}, matched_collectives=10), "host", 12, 100 * 46 / 54),
+        # Hardly idle while a profiler makes the step longer: between kernels it takes time of the device.
+        (profiled(compute=104, idle=6, starved_ms=4.0, measured_step_ms=100.0), COMPUTE, 100, 0),
         # The rank that joins last has communication as well: not all of it is waiting.
         (profiled(compute=54, sent=46, ranks=(46, 45), waiting_ms=40.0), TRANSFER, 45, 100 * 46 / 54),
         (profiled(compute=97, sent=3, communication_ms=9.0), COMPUTE, 97, 100 * 9 / 91),

@@ -138,6 +138,38 @@ def test_what_a_script_sends_by_itself_is_named_with_its_bytes(run: Run, script:
     assert line == "sends beside DDP, a step and rank: all_reduce (train.py:39): 2 MB"
 
 
+def test_what_a_script_sends_beside_ddp_in_a_few_bytes_is_not_said(run: Run, script: Callable[..., Path]) -> None:
+    first, _ = run(script(step=STEP + "dist.all_reduce(loss.detach())\n"), "no_comm", check_gradients=True)
+    assert first.remarks == []
+
+
+AUGMENTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+class Data(Dataset):
+    augment = nn.Sequential(nn.Dropout(0.1), nn.Dropout(0.1))
+    def __len__(self): return 400
+    def __getitem__(self, i):
+        for _ in range(50): self.augment(torch.ones(4))
+        return torch.randn(8)
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    for x in DataLoader(Data(), batch_size=4, num_workers=2):
+        model(x).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_modules_that_a_loaders_worker_calls_are_not_the_model(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(AUGMENTED)
+    (alone,) = run(path, "single", "1cpu")
+    assert alone.found["model"].startswith("Linear")
+    assert alone.workload_fingerprint.batch_size == 4
+
+
 def test_gradients_of_two_dtypes_are_not_in_one_sum(run: Run, script: Callable[..., Path]) -> None:
     before = (
         PLAIN.replace("m =", "n = Net(); n.body.bfloat16()\nm =").replace("Net()", "n").replace("n = n", "n = Net()")
