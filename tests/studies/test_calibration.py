@@ -60,7 +60,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
                 str(index): Recorded(
                     workload="vit",
                     world="8gpu",
-                    host_limited=bool(limited),
+                    kind=Kind(on_gpu=True, host_limited=bool(limited)),
                     launch_medians_s=history,
                     files=[str(record) for record in range(records)],
                 )
