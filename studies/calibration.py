@@ -26,6 +26,7 @@ from fixtures.stats.thresholds import (
     MACHINE_SHARE,
     MAX_DEGREES,
     MIN_TESTS,
+    MIN_TOGETHER,
     SHIFT_SHARE,
     USUAL_DEGREES,
 )
@@ -323,7 +324,7 @@ def rule_of(seen: Nights, prior: Priors, scales: Logs) -> Red:
     medians[..., -1, :] = np.where(faster, again, medians[..., -1, :])
     changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
     limits = limits * scales
-    if tests >= MIN_TESTS:
+    if tests >= MIN_TOGETHER:
         common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=prior)
     else:
         common, common_limit = np.zeros(len(medians)), np.ones(len(medians))
