@@ -102,13 +102,14 @@ def test_a_quick_run_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, spread 51 %"),
-        ({"noise": {"vit_l_32 1gpu native": "spread 51 %"}}, "yes, vit_l_32 1gpu native: spread 51 %"),
-        ({"other_work": "BUSY"}, "yes, BUSY; use a quiet machine"),
-        ({"other_work": "BUSY", "noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
         (
-            {"other_work": "BUSY", "disturbed": ["JUMP"]},
+            {"other_work": "BUSY", "disturbed": ["JUMP", "BUSY"]},
             "yes, so no config is called best: JUMP; BUSY; use a quiet machine",
+        ),
+        ({}, "no"),
+        (
+            {"unwatched": True},
+            "unknown, the host's load is not known and the canaries were not timed before and after the tests",
         ),
     ],
 )
