@@ -11,19 +11,22 @@ the host follows the nights of the host, which also slow the tests that the host
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from fixtures.stats.common_shift import share_of_tests_percent
-from fixtures.stats.prior import WIDE, Kind, Launches, Spread, fit
+from fixtures.stats.fitted_prior import SHIPPED
+from fixtures.stats.prior import WIDE, Kind, Launches, Spread, fit, vague
 from fixtures.stats.thresholds import (
     FLOOR,
     LEAST_LAUNCHES,
     MACHINE_SHARE,
     MAX_DEGREES,
     MIN_TESTS,
+    MIN_TOGETHER,
     SHIFT_SHARE,
     USUAL_DEGREES,
 )
@@ -39,10 +42,6 @@ NOISIER = 20
 # Noise of a launch: of the host's canary (mean over the ranks), and additionally of the tests that the host limits.
 HOST_LAUNCH, LIMITED_LAUNCH = 0.08, 0.03
 _SMALLEST = math.log(1.01)
-# Of the rule before: a prior of 1 % with 4 degrees of freedom, or that of tests with similar launches if it is larger.
-MIN_SIMILAR_TESTS, SIMILAR_SPREAD_RATIO = 20, 2
-# Other machines in the storage: their tests and records.
-OTHERS, OTHER_TESTS, OTHER_RECORDS = 2, 40, 3
 _BATCH = 50
 
 
@@ -151,7 +150,7 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
 class Priors:
     """Priors of the variance between runs of ln(time).
 
-    variance: shape (runs, tests). degrees: of freedom, shape (runs, 1). most: bound of the degrees of Student's t.
+    variance, degrees: of freedom, shape (runs, tests). most: bound of the degrees of Student's t.
     least: smallest standard deviation between runs. launch: variance of one launch, shape (runs, tests).
     """
 
@@ -163,7 +162,6 @@ class Priors:
 
 
 FIXED = Priors()
-_BEFORE = Priors(most=math.inf, least=0)
 
 
 def rule(
@@ -205,36 +203,36 @@ def _summary(launches: Logs) -> tuple[Logs, Logs]:
     return launches.mean(axis=-1), launches.std(axis=-1, ddof=1) / math.sqrt(launches.shape[-1])
 
 
-def estimated(seen: Nights, others: list[Spread]) -> Priors:
-    """The priors of each run, estimated by ``prior.fit`` from its records and those of other machines."""
+def estimated(seen: Nights, shipped: bool = True) -> Priors:
+    """The priors of each run, in a storage of its own records only.
+
+    shipped: the machine is of a kind that the shipped prior was fitted to.
+    """
     means, errors = _summary(seen.medians)
     runs, _, records = means.shape
     m, launches = records - 1, seen.medians.shape[-1]
     between = means[..., :-1].var(axis=-1, ddof=1) if m > 1 else None
     before, all_ = (errors[..., :-1] ** 2).mean(axis=-1), (errors**2).mean(axis=-1)
-    kinds = [Kind(on_gpu=True, host_limited=bool(limited)) for limited in seen.limited]
+    kind = Kind(on_gpu=True)
     launch = _launch_variances(errors, seen.limited, launches)
-    variance, degrees = np.maximum(WIDE.variance, launch), np.full((runs, 1), float(WIDE.degrees))
+    variance, degrees = np.maximum(WIDE.variance, launch), np.full(means.shape[:2], float(WIDE.degrees))
 
     def of(variance: float, number: int) -> Launches:
         return Launches(variance=float(variance), degrees=number * (launches - 1), number=launches)
 
-    without_own = fit(others) if between is None else None
+    free = np.flatnonzero(~seen.limited)
     for run in range(runs):
         own = [
             Spread(
                 between=float(between[run, test]), degrees=m - 1, launches=of(before[run, test], m), kind=kind, own=True
             )
-            for test, kind in enumerate(kinds)
+            for test in free
             if between is not None
         ]
-        model = fit([*own, *others]) if own else without_own
-        if model is not None:
-            priors = [
-                model.prior(of(all_[run, test], records), kind, float(launch[run, test]), m)
-                for test, kind in enumerate(kinds)
-            ]
-            variance[run], degrees[run] = [prior.variance for prior in priors], priors[0].degrees
+        if shipped or own:
+            model = fit(own, SHIPPED.belief(None) if shipped else vague(own), fitted=shipped)
+            priors = [model.prior(of(all_[run, test], records), kind, float(launch[run, test]), m) for test in free]
+            variance[run, free], degrees[run, free] = [p.variance for p in priors], [p.degrees for p in priors]
     return Priors(variance=variance, degrees=degrees, launch=launch)
 
 
@@ -254,27 +252,6 @@ def _launch_variances(errors: Logs, limited: Flags, launches: int) -> Logs:
     return shrunk
 
 
-def other_machines(noise: Noise, *, seed: int) -> list[Spread]:
-    """Records of other machines with the same noise, made in one batch before any of the runs."""
-    seen = nights(noise, runs=OTHERS, records=OTHER_RECORDS - 1, seed=1000 + seed, tests=OTHER_TESTS)
-    means, errors = _summary(seen.medians)
-    return [
-        Spread(
-            between=float(means[machine, test].var(ddof=1)),
-            degrees=OTHER_RECORDS - 1,
-            launches=Launches(
-                variance=float((errors[machine, test] ** 2).mean()),
-                degrees=OTHER_RECORDS * (LAUNCHES - 1),
-                number=LAUNCHES,
-            ),
-            kind=Kind(on_gpu=True, host_limited=bool(seen.limited[test])),
-            own=False,
-        )
-        for machine in range(OTHERS)
-        for test in range(OTHER_TESTS)
-    ]
-
-
 def run_scales(medians: Logs, prior: Priors) -> Logs:
     """Vectorised ``run_scale`` for slower tests, shape (runs, 1); 1 for fewer than MIN_TESTS tests."""
     runs, tests = medians.shape[:2]
@@ -288,34 +265,13 @@ def run_scales(medians: Logs, prior: Priors) -> Logs:
     return scales
 
 
-def similar(medians: Logs) -> Priors:
-    """The priors of the rule before: the mean variance of tests whose launches spread similarly, at least (1 %)^2."""
-    means, errors = _summary(medians)
-    if means.shape[-1] == 2 or means.shape[1] < 10:
-        return _BEFORE
-    spread = np.sqrt((errors[..., :-1] ** 2).mean(axis=-1))
-    own = np.sqrt((errors**2).mean(axis=-1))
-    quietest_first = np.argsort(spread, axis=1)
-    variances = np.take_along_axis(means[..., :-1].var(axis=-1, ddof=1), quietest_first, axis=1)
-    number = (
-        (spread[:, None, :] <= SIMILAR_SPREAD_RATIO * own[:, :, None])
-        .sum(axis=-1)
-        .clip(min=min(MIN_SIMILAR_TESTS, spread.shape[1]))
-    )
-    priors = np.empty_like(own)
-    for run, test in np.ndindex(own.shape):
-        kept = np.sort(variances[run, : number[run, test]])
-        priors[run, test] = kept[: len(kept) - max(1, len(kept) // 20)].mean()
-    return replace(_BEFORE, variance=np.maximum(WIDE.variance, priors))
-
-
 def shift(medians: Logs, *, alpha: float, prior: Priors = FIXED) -> tuple[Logs, Logs]:
     """Vectorised ``common_shift`` without canaries: change and threshold in ln(time), shape (runs,)."""
     means = medians.mean(axis=-1)
     now, history = means[..., -1], means[..., :-1]
     m = history.shape[-1]
     variance = np.median(np.broadcast_to(prior.variance, now.shape), axis=1)
-    prior_degrees = np.broadcast_to(prior.degrees, (now.shape[0], 1))[:, 0]
+    prior_degrees = np.median(np.broadcast_to(prior.degrees, now.shape), axis=1)
     degrees = prior_degrees + m - 1
     changes = now - history.mean(axis=-1)
     change = np.median(changes, axis=1)
@@ -345,22 +301,17 @@ class Red:
         return red
 
 
-def whole_rule(seen: Nights, others: list[Spread] | None = None) -> Red:
+def whole_rule(seen: Nights, shipped: bool = True) -> Red:
     """The complete rule: estimated prior, common shift, canaries, and the host for the tests that it limits.
 
-    others: the tests of other machines in the storage. The host may limit at most half of the tests here; if it limited
-    more, it would explain the common shift too.
+    shipped: as in ``estimated``. The host may limit at most half of the tests here; if it limited more, it would
+    explain the common shift too.
     """
-    prior = estimated(seen, others or [])
+    prior = estimated(seen, shipped)
     return rule_of(seen, prior, run_scales(seen.medians, prior))
 
 
-def rule_before(seen: Nights) -> Red:
-    """The same with the prior of the rule before, which is never below 1 %."""
-    return rule_of(seen, similar(seen.medians), np.ones((1, 1)), shift_prior=_BEFORE)
-
-
-def rule_of(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | None = None) -> Red:
+def rule_of(seen: Nights, prior: Priors, scales: Logs) -> Red:
     """The complete rule with these priors."""
     medians, alpha = seen.medians, 0.01
     tests = medians.shape[1]
@@ -373,8 +324,8 @@ def rule_of(seen: Nights, prior: Priors, scales: Logs, *, shift_prior: Priors | 
     medians[..., -1, :] = np.where(faster, again, medians[..., -1, :])
     changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
     limits = limits * scales
-    if tests >= MIN_TESTS:
-        common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=shift_prior or prior)
+    if tests >= MIN_TOGETHER:
+        common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=prior)
     else:
         common, common_limit = np.zeros(len(medians)), np.ones(len(medians))
     canary = largest_canary_change(seen.canaries)
@@ -488,6 +439,8 @@ def spread_by(launch: float) -> Noise:
     return Noise(night=0.8 * launch, launch=launch)
 
 
+# Standard deviations between nights of a test whose launches agree.
+AGREEING = (0.0015, 0.0025, 0.005, 0.01)
 _QUIET = Noise(night=0.0008, launch=0.001, step=0.003)
 _HOST = Noise(night=0.003, launch=0.001, step=0.003, limited=0.25)
 NOISES = {
@@ -502,11 +455,21 @@ NOISES = {
     "the host's nights 15 %": replace(_HOST, host=0.15),
     **{f"launches {100 * spread:g} % apart": spread_by(spread) for spread in (0.001, 0.01, 0.1, 0.3, 0.6)},
     "launches 0.1 to 60 % apart, by test": replace(spread_by(0.001), mixed=(1, 600)),
+    **{f"nights {100 * n:g} %, launches agree": Noise(night=n, launch=0.001, step=0.003) for n in AGREEING},
     "the machine 3 %, canaries feel it": Noise(night=0.005, machine=0.03),
     "the machine 0.5 %, canaries do not": replace(_QUIET, machine=0.005, canaries=False),
 }
-SIZES = ((5, 1), (5, 3), (5, 30), (40, 1), (40, 3), (40, 30), (200, 1), (200, 3), (200, 30))
+# Whether the shipped prior was fitted to this kind of machine.
+KINDS = {"NVLink": True, "another": False}
+# Simulated runs by number of tests.
+RUNS = {4: 1000, 40: 500, 200: 200}
+SIZES = ((4, 1), (4, 2), (4, 3), (4, 10), (40, 1), (40, 2), (40, 3), (40, 30), (200, 1), (200, 3))
 RECORDS = (1, 3, 10)
+
+
+def _red(seen: Nights, *, shipped: bool, single: bool = False) -> Flags:
+    red = whole_rule(seen, shipped)
+    return red.single if single else red.runs
 
 
 def _share(red: int, of: int) -> str:
@@ -523,40 +486,26 @@ def _percent(size: float | None) -> str:
 
 def _tables() -> None:
     print("\nRed runs of unchanged code, % (upper end of the 95 % interval)\n")
-    _row("noise", "rule", *(f"{tests} tests, {records} rec." for tests, records in SIZES))
+    _row("noise", "kind of machine", *(f"{tests} tests, {records} rec." for tests, records in SIZES))
     _row(*["---"] * (2 + len(SIZES)))
     for title, noise in NOISES.items():
-        others = other_machines(noise, seed=1)
-        rules: dict[str, Callable[[Nights], Flags]] = {
-            "before": lambda seen: rule_before(seen).runs,
-            "now": lambda seen, others=others: whole_rule(seen, others).runs,  # type: ignore[misc]
-        }
-        for name, judge in rules.items():
+        for kind, shipped in KINDS.items():
             shares = (
-                _share(*red_runs(judge, noise, records=records, runs=500 if tests < 200 else 200, tests=tests))
+                _share(*red_runs(partial(_red, shipped=shipped), noise, records=records, runs=RUNS[tests], tests=tests))
                 for tests, records in SIZES
             )
-            _row(title, name, *shares)
+            _row(title, kind, *shares)
     print("\nSmallest slowdown found 95 times in 100, %; 40 tests\n")
-    _row("noise", "rule", "of", *(f"{records} records" for records in RECORDS))
+    _row("noise", "kind of machine", "of", *(f"{records} records" for records in RECORDS))
     _row(*["---"] * (3 + len(RECORDS)))
     for title, noise in NOISES.items():
-        others = other_machines(noise, seed=1)
-        both: dict[str, Callable[[Nights], Red]] = {
-            "before": rule_before,
-            "now": lambda seen, others=others: whole_rule(seen, others),  # type: ignore[misc]
-        }
-        for name, whole in both.items():
+        for kind, shipped in KINDS.items():
             for of, which in (("one", FIRST), ("all", ALL)):
-
-                def found(seen: Nights, whole: Callable[[Nights], Red] = whole, of: str = of) -> Flags:
-                    red = whole(seen)
-                    return red.single if of == "one" else red.runs
-
+                found = partial(_red, shipped=shipped, single=of == "one")
                 sizes = (
                     smallest_found(finds(found, noise, records=m, runs=100, tests=40, which=which)) for m in RECORDS
                 )
-                _row(title, name, of, *map(_percent, sizes))
+                _row(title, kind, of, *map(_percent, sizes))
     print("\nThe same data judged by rules in common use; 3 records, 100 tests\n")
     others_in_use: dict[str, Callable[[Nights], Flags]] = {
         "this rule": lambda seen: whole_rule(seen).runs,

@@ -10,6 +10,7 @@ import msgspec
 from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.protocol import WorkloadFingerprint
+from fixtures.machine.cpu import HostLoad
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
@@ -131,9 +132,12 @@ def unwrapped(lines: list[str]) -> list[str]:
     return joined
 
 
+QUIET_HOST = HostLoad(others=0, cores=2)
+
+
 def run_of(*measurements: Measurement, history_s: Iterable[float] = ()) -> Run:
     """A run that has judged these, each by a test of its own."""
-    run = Run(settings=SETTINGS)
+    run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     for number, measurement in enumerate(measurements):
         verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
         run.measured[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)

@@ -261,9 +261,11 @@ def _nobody_else(on_wait: Callable[[str], None]) -> Iterator[None]:
 
 def pytest_configure() -> None:
     """For the rest of this process."""
+    from fixtures.machine import cpu
     from fixtures.session import launches  # a plugin itself, which pytest is to import
 
     global _began_ns
     _began_ns = time.time_ns()
+    setattr(cpu, "_BUSY", float("inf"))  # noqa: B010  # ranks that do nothing feel no other work
     setattr(rank_sets, "RankSet", FakeRankSet)  # noqa: B010
     setattr(launches, "sole_use_of_the_machine", _nobody_else)  # noqa: B010

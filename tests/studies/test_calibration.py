@@ -24,7 +24,6 @@ from studies.calibration import (
     estimated,
     finds,
     nights,
-    other_machines,
     red_runs,
     smallest_found,
     whole_rule,
@@ -45,12 +44,11 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     seen.canaries[2::8, :, -1, 1] += 0.15
     seen.host[::3, :, -1] += 1
     seen.host[1::3, :, -1, 1] += 1
-    others = other_machines(noise, seed=1)
-    red, vectorised = whole_rule(seen, others), estimated(seen, others)
+    red, vectorised = whole_rule(seen), estimated(seen)
     words, hosts = [], []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
-        kinds = [Kind(on_gpu=True, host_limited=bool(limited)) for limited in seen.limited]
+        kinds = [Kind(on_gpu=True, link="NV18", host_limited=bool(limited)) for limited in seen.limited]
         rows = [
             Row(test=str(index), kind=kind, launches=launches_of([list(test[-1])]))
             for index, (test, kind) in enumerate(zip(tests, kinds, strict=True))
@@ -60,20 +58,20 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
                 str(index): Recorded(
                     workload="vit",
                     world="8gpu",
-                    host_limited=bool(limited),
+                    kind=kinds[index],
                     launch_medians_s=history,
+                    finished=["now"] * records,
                     files=[str(record) for record in range(records)],
                 )
-                for index, (history, limited) in enumerate(zip(histories, seen.limited, strict=True))
-            },
-            others,
+                for index, history in enumerate(histories)
+            }
         )
         priors = [
             storage.prior(str(index), list(test[-1]), history, kinds[index], rows)
             for index, (test, history) in enumerate(zip(tests, histories, strict=True))
         ]
         assert [prior.variance for prior in priors] == pytest.approx(list(np.asarray(vectorised.variance)[number]))
-        assert {prior.degrees for prior in priors} == {float(np.asarray(vectorised.degrees)[number, 0])}
+        assert [prior.degrees for prior in priors] == pytest.approx(list(np.asarray(vectorised.degrees)[number]))
         before, after = ({str(c): list(one[-1, look]) for c, one in enumerate(canaries)} for look in range(LOOKS))
         verdicts = canary_changes(
             CanaryTimes(world="8gpu", before_s=before, after_s=after),
@@ -125,6 +123,8 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     ("name", "tests", "records"),
     [
         ("as measured over NVLink", 5, 1),
+        ("nights 0.15 %, launches agree", 4, 1),
+        ("nights 0.25 %, launches agree", 4, 2),
         ("heavy tails", 40, 3),
         ("heavy tails", 5, 30),
         ("two kinds of host", 40, 1),
@@ -137,11 +137,11 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         ("launches 0.1 to 60 % apart, by test", 40, 3),
     ],
 )
-def test_few_unchanged_runs_fail(name: str, tests: int, records: int) -> None:
+@pytest.mark.parametrize("shipped", [True, False])
+def test_few_unchanged_runs_fail(name: str, tests: int, records: int, shipped: bool) -> None:
     """The share in more runs is in docs/studies/accuracy.md."""
     noise = NOISES[name]
-    others = other_machines(noise, seed=1)
-    red, of = red_runs(lambda seen: whole_rule(seen, others).runs, noise, records=records, runs=100, tests=tests)
+    red, of = red_runs(lambda seen: whole_rule(seen, shipped).runs, noise, records=records, runs=100, tests=tests)
     assert red <= 0.02 * of
 
 
@@ -173,5 +173,5 @@ def test_a_machine_that_changed_during_the_run_fails_the_run_and_not_its_tests()
 
 def test_a_slowdown_of_all_tests_is_found_where_that_of_one_test_is_not() -> None:
     of_all = finds(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=10, tests=40, which=ALL)
-    assert of_all(5)
-    assert not found_in_one(Noise())(5)
+    assert of_all(6)
+    assert not found_in_one(Noise())(6)

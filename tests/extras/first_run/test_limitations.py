@@ -99,6 +99,7 @@ PRODUCT, ELSE = "matrix_product_4096", "after the tests than before them: is som
     [
         (canaries(PRODUCT, 1.0, 1.3), f"matrix product 30 % slower {ELSE}"),
         (canaries("device_to_device_copy_256mb", 1.25, 1.0), f"copy within GPU memory 20 % faster {ELSE}"),
+        (canaries(PRODUCT, 1.0, 1.3, world="16gpu_2node"), f"matrix product 30 % slower {ELSE}"),
         (canaries(PRODUCT, 1.0, 1.04), None),
         (canaries("host_to_device_copy_64mb", 1.0, 1.3), None),
         (canaries("matrix_product_256", 1.0, 1.3, world="2cpu"), None),

@@ -112,6 +112,12 @@ def test_a_live_process_is_load_unless_it_belongs_to_this_run() -> None:
     assert others.others > without.others
 
 
+def test_the_load_of_a_kernel_that_counts_nothing_is_not_known(kernel: Kernel) -> None:
+    watch = kernel.watch()
+    kernel.now_s = 10
+    assert watch.end() is None
+
+
 def test_the_load_of_a_moment_or_of_an_unknown_kernel_is_not_known(kernel: Kernel) -> None:
     watch = kernel.watch()
     kernel.used(8)

@@ -19,14 +19,16 @@ from fixtures.records.baselines import (
     BadBaseline,
     BaselineStorage,
     History,
+    Recorded,
     history_of,
     read_history,
     read_records,
     renamed,
 )
 from fixtures.records.schema import SCHEMA
+from fixtures.stats.prior import Kind
 from tests import nightly_records
-from tests.builders import TRAINED
+from tests.builders import TRAINED, snapshot
 from tests.nightly_records import BF16, DDP, HERE, Record
 
 ELSEWHERE = f"{HERE}-shm"
@@ -341,3 +343,22 @@ def test_a_record_cut_off_anywhere_is_reported(data: st.DataObject) -> None:
         whole = file.read_bytes()
         file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
         assert wrong(Path(folder)).startswith(f"{file}: cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("world", "backend", "transport", "kind"),
+    [
+        ("8gpu", "nccl", {"P2P/CUMEM": 48}, Kind(on_gpu=True)),
+        ("16gpu_2node", "nccl", {"P2P/CUMEM": 48, "NET/IB": 2}, Kind(on_gpu=True, through_host=True)),
+        ("2gpu", "nccl", {"SHM/direct/direct": 8}, Kind(on_gpu=True, through_host=True)),
+        ("1gpu", "nccl", {}, Kind(on_gpu=True)),
+        ("2cpu", "gloo", {}, Kind(on_gpu=False)),
+    ],
+)
+def test_the_kind_of_a_test_is_what_ran_and_not_its_name(
+    world: str, backend: str, transport: dict[str, int], kind: Kind
+) -> None:
+    recorded = Recorded(workload="vit_l_32")
+    info = {"world": world, "backend": backend, "transport": transport, "launch_medians_s": [0.1]}
+    recorded.add("0001_a.json", snapshot({"workload": "vit_l_32", **info}, {}), {})
+    assert recorded.kind == kind

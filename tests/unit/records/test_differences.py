@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fixtures.records.baselines import Recorded
-from fixtures.records.differences import Snapshot, cause
+from fixtures.records.differences import Snapshot, cause, in_no_record
 from fixtures.session.measure import cause_since
 from tests.builders import snapshot
 
@@ -173,3 +173,28 @@ def test_the_newest_profiled_record_that_was_not_as_slow_says_which_part_grew() 
     assert cause_since(*recorded(), NOW).endswith("no record of this test was profiled: record one with --explain all")
     now = snapshot({**BARE, "steps_per_s": 1 / 0.112}, SOFTWARE)
     assert cause_since(*recorded(older=10.0), now) == "+12 ms a step; nothing else that is recorded differs"
+
+
+NIGHT = {"driver": "580.1", "torch": "2.11", "cores": 32.0, "variables": {"NCCL_ALGO": "Ring"}}
+
+
+@pytest.mark.parametrize(
+    ("environment", "transport", "found"),
+    [
+        ({"variables": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}}, "P2P/CUMEM", ["NCCL_PROTO=LL is set"]),
+        ({"variables": {}}, "P2P/CUMEM", ["NCCL_ALGO is unset"]),
+        ({"variables": {"NCCL_ALGO": "Tree"}}, "P2P/CUMEM", ["NCCL_ALGO=Tree is set"]),
+        ({"driver": "590.2", "host": "rack-8"}, "P2P/CUMEM", ["driver 590.2"]),
+        ({"cores": 4.0}, "P2P/CUMEM", ["cores per rank 2"]),
+        ({}, "SHM/direct/direct", ["transport SHM/direct/direct"]),
+        ({"torch": "2.10"}, "P2P/CUMEM", []),
+        ({"torch": None, "variables": None}, "P2P/CUMEM", []),
+    ],
+)
+def test_what_no_record_has_is_a_suspect(environment: dict[str, Any], transport: str, found: list[str]) -> None:
+    def night(environment: dict[str, Any], transport: str = "P2P/CUMEM") -> Snapshot:
+        info = {"workload": "vit", "launch_medians_s": [0.1], "world_size": 2, "transport": {transport: 8}}
+        return snapshot(info, NIGHT | environment)
+
+    records = [night({}), night({"torch": "2.10"})]
+    assert in_no_record(records, night(environment, transport)) == found

@@ -79,6 +79,13 @@ def test_a_run_without_baselines_or_next_to_other_work_finds_nothing() -> None:
     assert said(record)["sensitivity"] == "no slowdown would have been found, because the machine was slower"
 
 
+def test_what_no_record_has_is_the_suspect() -> None:
+    many = [f"NCCL_{name}=1 is set" for name in "ABCDEF"]
+    assert "suspect" not in said(h200())
+    assert said(h200() | {"suspects": many[:1]})["suspect"] == "NCCL_A=1 is set; in no record"
+    assert said(h200() | {"suspects": many})["suspect"].endswith("NCCL_D=1 is set and 2 more; in no record")
+
+
 def test_a_quick_run_is_not_judged() -> None:
     requested = {"launches": 2, "steps": 8, "warmup": 6}
     record = every_test(h200() | {"quick": True}, verdict={"word": "no baseline"}, requested=requested)
@@ -90,13 +97,14 @@ def test_a_quick_run_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, spread 51 %"),
-        ({"noise": {"vit_l_32 1gpu native": "spread 51 %"}}, "yes, vit_l_32 1gpu native: spread 51 %"),
-        ({"other_work": "BUSY"}, "yes, BUSY; use a quiet machine"),
-        ({"other_work": "BUSY", "noise": {"vit_l_32 4gpu native": "spread 51 %"}}, "yes, BUSY; spread 51 %"),
         (
-            {"other_work": "BUSY", "disturbed": ["JUMP"]},
+            {"other_work": "BUSY", "disturbed": ["JUMP", "BUSY"]},
             "yes, so no config is called best: JUMP; BUSY; use a quiet machine",
+        ),
+        ({}, "no"),
+        (
+            {"unwatched": True},
+            "unknown, the host's load is not known and the canaries were not timed before and after the tests",
         ),
     ],
 )

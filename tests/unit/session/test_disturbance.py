@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
@@ -11,9 +12,9 @@ from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement
 from fixtures.report.conclusion import conclusion
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.run_record import disturbances_of
+from fixtures.session.run_record import disturbances_of, record_so_far
 from fixtures.session.run_state import Judged, Run
-from fixtures.stats.verdict import judge
+from fixtures.stats.verdict import UNJUDGED, judge
 from tests.builders import SETTINGS, launch, measured, report_of
 
 CONFIGS = ("ddp", "ddp_default", "static_graph", "bucket_view", "static_graph_bucket_view", "bf16")
@@ -104,3 +105,17 @@ def test_a_canary_that_jumps_within_the_run_is_named(
 ) -> None:
     expected = [] if change is None else [f"{name} {change} from the first test to the last"]
     assert disturbances_of(with_canary(run_of(1.001, 1.001), before_s, after_s, name)) == expected
+
+
+def test_other_work_on_the_host_disturbs_where_a_test_feels_it() -> None:
+    run = Run(settings=SETTINGS, host_load=HostLoad(others=1.5, cores=2))
+    for world, evidence in (("2cpu", ["other processes used 1.5 of 2 cores"]), ("2gpu", None)):
+        run.measured["ddp"] = Judged(measurement=measured("ddp", 8, world=world), verdict=UNJUDGED)
+        assert record_so_far(run, None).disturbed == evidence
+
+
+def test_a_run_that_nothing_watched_does_not_know_whether_it_was_disturbed() -> None:
+    run = run_of(1.001, 1.001)
+    run.host_load = None
+    assert record_so_far(run, None).unwatched
+    assert record_so_far(with_canary(run, [1.0], [1.0]), None).unwatched is None

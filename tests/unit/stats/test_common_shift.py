@@ -45,6 +45,15 @@ def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold()
     )
 
 
+def test_of_fewer_than_five_tests_those_that_communicate_are_judged_together() -> None:
+    single = replace(run([0.0])[0], communicates=False)
+    shift = shift_of([*run([9.0, 8.0]), single, single], {})
+    assert (shift.word, shift.fails) == ("slower", True)
+    assert shift.reason.startswith("all 2 tests that communicate are slower, by about 8.5 %")
+    assert common_shift([*run([9.0]), single, single, single], {}) is None
+    assert shift_of([*run([9.0, 9.0]), *[single] * 3], {}).word == "ok"  # five: all of them
+
+
 @pytest.mark.parametrize("records", [1, 3, 10])
 def test_the_threshold_equals_that_of_one_test_at_its_share_of_the_false_alarms(records: int) -> None:
     limit = (
@@ -119,8 +128,8 @@ def test_a_common_speedup_is_reported_and_does_not_fail() -> None:
     assert shift.reason.startswith("all 5 tests are faster, by about 20.0 % ")
 
 
-def test_few_tests_have_no_common_shift_and_take_its_share() -> None:
-    assert common_shift(run([50.0] * 4), {}) is None
+def test_one_test_has_no_common_shift_and_few_take_its_share() -> None:
+    assert common_shift(run([50.0]), {}) is None
     assert (share_of_tests_percent(1, 4), share_of_tests_percent(1, 5)) == (1 - MACHINE_SHARE, 0.5)
 
 

@@ -1,5 +1,6 @@
 """Prior of the variance between runs: its estimate, its shrinkage, and its effect on a threshold."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -7,8 +8,23 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from fixtures.stats.prior import WIDE, Kind, Launches, Prior, Spread, fit, launch_variance, launches_of, maximise, wide
-from fixtures.stats.thresholds import FLOOR, PRIOR_DEGREES, PRIOR_TESTS
+from fixtures.stats.fitted_prior import SHIPPED
+from fixtures.stats.prior import (
+    WIDE,
+    Kind,
+    Launches,
+    Prior,
+    PriorModel,
+    Spread,
+    diagonal,
+    fit,
+    launch_variance,
+    launches_of,
+    maximise,
+    vague,
+    wide,
+)
+from fixtures.stats.thresholds import FLOOR, OWN_RECORDS, PRIOR_DEGREES
 from fixtures.stats.verdict import LogChange, change_of, judge, run_scale
 
 KIND = Kind(on_gpu=True)
@@ -29,10 +45,12 @@ def spreads(number: int, *, between: float, launch: float = 0.001, own: bool = T
     ]
 
 
+def fit_of(tests: list[Spread]) -> PriorModel:
+    return fit(tests, vague(tests), fitted=False)
+
+
 def prior_of(tests: list[Spread], kind: Kind = KIND, launch: float = 0.001) -> Prior:
-    model = fit(tests)
-    assert model is not None
-    return model.prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind, 0.0, 3)
+    return fit_of(tests).prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind, 0.0, 3)
 
 
 @pytest.mark.parametrize("between", [0.003, 0.01, 0.05])
@@ -42,15 +60,13 @@ def test_the_prior_of_many_tests_is_how_far_their_records_lie_apart(between: flo
 
 def test_records_that_agree_do_not_lower_the_prior_below_the_floor() -> None:
     variance = prior_of(spreads(100, between=1e-5)).variance
-    assert FLOOR**2 <= variance < 1.5 * FLOOR**2
+    assert FLOOR**2 <= variance < 2 * FLOOR**2
 
 
 def test_tests_that_vary_alike_give_many_degrees_of_freedom_and_others_few() -> None:
-    alike = fit(spreads(300, between=0.02))
-    unlike = fit([spread for k in range(300) for spread in spreads(1, between=0.02 * 4 ** (k % 3 - 1), seed=k)])
-    assert alike is not None
-    assert unlike is not None
-    assert unlike.degrees < 3 < PRIOR_DEGREES < alike.degrees
+    alike = fit_of(spreads(300, between=0.02))
+    unlike = fit_of([spread for k in range(300) for spread in spreads(1, between=0.02 * 4 ** (k % 3 - 1), seed=k)])
+    assert math.exp(unlike.belief.mean[-1]) < 3 < PRIOR_DEGREES < math.exp(alike.belief.mean[-1])
     assert prior_of(spreads(300, between=0.02)).degrees == PRIOR_DEGREES
 
 
@@ -61,27 +77,61 @@ def test_a_few_tests_that_were_made_faster_between_two_records_change_the_prior_
     assert math.sqrt(with_changed.variance / without.variance) < 1.2
 
 
-def test_a_test_is_predicted_from_its_launches_its_host_and_its_instance() -> None:
+def test_a_test_is_predicted_from_its_launches_its_way_and_its_instance() -> None:
     mixed = [*spreads(40, between=0.003, launch=0.001), *spreads(40, between=0.05, launch=0.02)]
     quiet, noisy = prior_of(mixed, launch=0.001), prior_of(mixed, launch=0.02)
     assert 5 < math.sqrt(noisy.variance / quiet.variance) < 30
-    limited = Kind(on_gpu=True, host_limited=True)
-    mixed = [*spreads(40, between=0.003), *(replace(spread, kind=limited) for spread in spreads(40, between=0.03))]
-    assert math.sqrt(prior_of(mixed, limited).variance / prior_of(mixed).variance) > 4
+    host = Kind(on_gpu=True, through_host=True)
+    mixed = [*spreads(40, between=0.003), *(replace(spread, kind=host) for spread in spreads(40, between=0.03))]
+    assert math.sqrt(prior_of(mixed, host).variance / prior_of(mixed).variance) > 4
     others = spreads(80, between=0.003, own=False)
     with_own = [*others, *spreads(40, between=0.02)]
     assert math.sqrt(prior_of(with_own).variance / prior_of(others).variance) > 2
 
 
-def test_too_few_tests_leave_it_to_the_wide_prior() -> None:
-    assert fit(spreads(PRIOR_TESTS - 1, between=0.01)) is None
-    assert judge([0.1], [[0.1]]).threshold_percent == judge([0.1], [[0.1]], prior=WIDE).threshold_percent
+QUIET = Launches(variance=0.001**2 / 3, degrees=6, number=3)
+SHIPPED_KIND = Kind(on_gpu=True, link="NV18")
+
+
+def test_another_kind_of_machine_has_the_wide_prior_until_a_test_has_three_records() -> None:
+    model = fit_of(spreads(8, between=0.002))
+    priors = [model.prior(QUIET, KIND, 0.0, records) for records in (1, 2, OWN_RECORDS)]
+    assert priors[:2] == [wide(0.0)] * 2
+    assert priors[2].variance < 0.5 * WIDE.variance
+    assert not any(SHIPPED.holds_for(kind) for kind in (KIND, Kind(on_gpu=True, link="NET"), Kind(on_gpu=False)))
+
+
+def test_the_prior_has_no_step_at_a_number_of_tests() -> None:
+    variances = [prior_of(spreads(number, between=0.003)).variance for number in range(1, 30)]
+    assert max(abs(math.log(a / b)) for a, b in itertools.pairwise(variances)) < 1
+    assert WIDE.variance >= variances[0] > 2 * variances[-1]
+
+
+def test_the_shipped_prior_holds_from_the_first_record_on_and_own_records_move_it_by_their_weight() -> None:
+    shipped = SHIPPED.belief(None)
+    assert SHIPPED.holds_for(SHIPPED_KIND)
+    few, many = (
+        fit(spreads(number, between=0.01), shipped, fitted=True).prior(QUIET, SHIPPED_KIND, 0.0, 3).variance
+        for number in (2, 60)
+    )
+    assert fit([], shipped, fitted=True).prior(QUIET, SHIPPED_KIND, 0.0, 1).variance < 0.004**2 < few < many
+
+
+def test_the_shipped_prior_is_never_above_the_wide_one_before_three_records() -> None:
+    model, noisy = fit([], SHIPPED.belief(None), fitted=True), Launches(variance=0.1**2 / 3, degrees=6, number=3)
+    assert [model.prior(noisy, SHIPPED_KIND, 0.02**2, records) for records in (1, 2)] == [wide(0.02**2)] * 2
+    assert model.prior(noisy, SHIPPED_KIND, 0.02**2, OWN_RECORDS).variance > 2 * wide(0.02**2).variance
+
+
+def test_a_machine_of_the_fit_is_known_better_than_another_one() -> None:
+    numbers = [None, *sorted(set(SHIPPED.records.values()))]
+    errors = [SHIPPED.belief(number).predicted(QUIET, SHIPPED_KIND)[1] for number in numbers]
+    assert errors[0] > 2 * max(errors[1:])
 
 
 def test_three_launches_that_agree_by_chance_do_not_make_a_quiet_test() -> None:
-    model = fit(spreads(60, between=0.01, launch=0.01))
-    assert model is not None
-    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND, 0.0, 2) for v in (0.0, 0.01**2 / 3))
+    model = fit_of(spreads(60, between=0.01, launch=0.01))
+    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND, 0.0, 3) for v in (0.0, 0.01**2 / 3))
     assert lucky.variance > 0.05 * usual.variance
 
 
@@ -94,12 +144,10 @@ def test_the_spread_of_the_other_tests_bounds_that_of_one_whose_launches_agree_b
 
 
 def test_one_record_shows_nothing_of_the_nights_so_they_add_as_much_as_its_launches() -> None:
-    model = fit(spreads(60, between=0.001, launch=0.001))
-    assert model is not None
-    quiet = Launches(variance=0.001**2 / 3, degrees=4, number=3)
-    one, two = (model.prior(quiet, KIND, 0.1**2, records) for records in (1, 2))
-    assert (one.variance, one.launch) == (2 * 0.1**2 / 3, 0.1**2)
-    assert two.variance < 0.01**2
+    model = fit(spreads(60, between=0.001), SHIPPED.belief(None), fitted=True)
+    one, two = (model.prior(QUIET, SHIPPED_KIND, 0.01**2, records) for records in (1, 2))
+    assert (one.variance, one.launch) == (2 * 0.01**2 / 3, 0.01**2)
+    assert two.variance < 0.003**2
 
 
 def test_the_spread_of_launches_is_that_of_a_runs_mean_and_of_one_launch_that_of_the_other_tests() -> None:
@@ -116,21 +164,31 @@ def test_the_spread_of_launches_is_that_of_a_runs_mean_and_of_one_launch_that_of
 def test_the_estimate_is_the_maximum_of_fishers_distribution() -> None:
     """Against scipy's density and an optimiser without gradients."""
     rng = np.random.default_rng(3)
-    rows = np.column_stack([np.ones(50), rng.normal(size=50), *(rng.integers(0, 2, 50) for _ in range(4))])
-    degrees = rng.integers(1, 4, 50).astype(float)
+    rows = np.column_stack([np.ones(50), rng.normal(size=50), *(rng.integers(0, 2, 50) for _ in range(2))])
+    degrees = rng.integers(1, 4, 50)
     between = 1e-5 * rng.f(degrees, 5)
-    best = np.array(maximise(rows, between, degrees))
+    (like,) = spreads(1, between=0.01)
+    tests = [
+        replace(like, between=float(variance), degrees=int(number))
+        for variance, number in zip(between, degrees, strict=True)
+    ]
+    mean, deviation = np.array([math.log(2e-6), 1, 1, 0, math.log(4)]), np.array([2, 0.5, 1, 0.7, 0.7])
+    found, covariance = maximise(rows.tolist(), tests, mean.tolist(), diagonal(deviation.tolist()))
+    best = np.array(found)
 
     def posterior(parameters: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:
         v = FLOOR**2 + np.exp(rows @ parameters[:-1])
-        mean = np.array([math.log(2e-6), 1, 1, 0, 1, 0, math.log(4)])
-        off = (parameters - mean) / np.array([2, 0.5, 1, 0.5, 1, 0.7, 0.7])
+        off = (parameters - mean) / deviation
         likelihood = stats.f.logpdf(between / v, degrees, math.exp(parameters[-1])) - np.log(v)
         return float((off**2).sum() / 2 - likelihood.sum())
 
     other = optimize.minimize(posterior, best + 0.1, method="Nelder-Mead", options={"maxiter": 20000, "fatol": 1e-9})
     assert posterior(best) <= other.fun + 1e-4
     assert best == pytest.approx(other.x, abs=0.05)
+    for number in range(len(best)):
+        step = 0.01 * np.eye(len(best))[number]
+        curvature = (posterior(best + step) - 2 * posterior(best) + posterior(best - step)) / 1e-4
+        assert np.linalg.inv(np.array(covariance))[number, number] == pytest.approx(curvature, rel=0.02)
 
 
 def test_fewer_launches_than_the_records_have_raise_the_threshold() -> None:

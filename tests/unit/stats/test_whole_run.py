@@ -52,9 +52,14 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
     assert failure is not None
     assert failure.test == "perf::sensitivity[cpu]"
     assert failure.reason.startswith(
-        "only a slowdown of 9.0 % would have been found in half of the 3 tests, --sensitivity requires 8.9 %: "
+        "only a slowdown of 9.0 % would have been found in half of 3 tests, --sensitivity requires 8.9 %: "
     )
-    assert too_little_found("cpu", {}, [], 10) is None
+
+
+def test_a_run_without_a_baseline_finds_nothing() -> None:
+    failure = too_little_found("cpu", {}, [], 1e6)
+    assert failure is not None
+    assert failure.reason.startswith("no slowdown would have been found, because no test has a baseline, --sensitivity")
 
 
 def test_a_slowdown_that_has_another_explanation_is_found_only_beyond_it() -> None:
@@ -63,6 +68,6 @@ def test_a_slowdown_that_has_another_explanation_is_found_only_beyond_it() -> No
     failure = too_little_found("cpu", found, ["a", "b"], 10)
     assert failure is not None
     assert failure.reason.startswith(
-        "only a slowdown of 65.0 % would have been found in half of the 3 tests (2 of them next to other work or on a "
+        "only a slowdown of 65.0 % would have been found in half of 3 tests (2 of them next to other work or on a "
         "slower machine), --sensitivity requires 10 %: "
     )
