@@ -11,8 +11,8 @@ def test_a_mechanism_is_out_only_within_the_study() -> None:
     with without("the fitted prior"):
         assert Priors.prior is not prior
     with without("the run scale"):
-        assert replays.run_scale is not run_scale
-    assert (Priors.prior, replays.run_scale) == (prior, run_scale)
+        assert vars(replays)["run_scale"] is not run_scale
+    assert (Priors.prior, vars(replays)["run_scale"]) == (prior, run_scale)
 
 
 def test_without_the_fitted_prior_two_percent_are_not_found() -> None:
