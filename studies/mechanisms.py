@@ -1,6 +1,6 @@
 """Each mechanism of the verdict, taken out one at a time: what it finds and prevents, on records and in simulation.
 
-python -m studies.mechanisms      the table of docs/studies/accuracy.md; two minutes
+python -m studies.mechanisms      the table of docs/studies/accuracy.md; three minutes
 
 Records: every record of baselines/ against each two others, unchanged, and with 2 % planted in a test that the host
 does not limit. Simulation: unchanged runs of 40 tests with three records (studies/calibration.py).
@@ -22,7 +22,7 @@ from studies.calibration import NOISES, Nights, Red, estimated, nights, rule_of,
 from studies.fitted_prior import read_storage
 
 _RUNS, _TESTS, _RECORDS = 200, 40, 3
-_NOISES = ("as measured over NVLink", "two kinds of host", "launches 10 % apart", "the machine 3 %, canaries feel it")
+_NOISES = ("as measured over NVLink", "two kinds of host", "the host's nights 15 %")
 
 
 def _flat(seen: Nights) -> Nights:

@@ -1,0 +1,21 @@
+"""Mechanisms taken out of the verdict: the study takes out what it says."""
+
+from fixtures.extras.backtest import replays
+from fixtures.records.priors import Priors
+from fixtures.stats.verdict import run_scale
+from studies.mechanisms import SIMULATED, in_simulation, without
+
+
+def test_a_mechanism_is_out_only_within_the_study() -> None:
+    prior = Priors.prior
+    with without("the fitted prior"):
+        assert Priors.prior is not prior
+    with without("the run scale"):
+        assert vars(replays)["run_scale"] is not run_scale
+    assert (Priors.prior, vars(replays)["run_scale"]) == (prior, run_scale)
+
+
+def test_without_the_fitted_prior_two_percent_are_not_found() -> None:
+    noise = "as measured over NVLink"
+    assert in_simulation("as it is", noise)[1] > 90 > 10 > in_simulation("the fitted prior", noise)[1]
+    assert all(in_simulation(name, noise)[0] <= 1 for name in SIMULATED)
