@@ -109,6 +109,10 @@ def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: 
         ({"script": [""]}, "--script '': give the path of a script"),
         ({"script": ["my train.py"]}, "--script 'my train.py': there is no file my; quote a path with blanks again: "),
         ({"script": ["train.py"], "script_env": ["RANK=1"]}, "--script-env RANK: the suite sets it for each rank"),
+        (
+            {"script": ["train.py"], "script_env": ["PYTHONHASHSEED=0"]},
+            "--script-env PYTHONHASHSEED: a process reads it when it starts; set it for pytest itself",
+        ),
         ({"script_env": ["A=1"]}, "--script-env is for a script: add --script"),
         ({"script": ["train.py"], "workload": ["vit_l_32"]}, "--script with --workload"),
         ({"script": ["train.py"], "precision": ["tf32"]}, "--script with --precision: the script decides"),

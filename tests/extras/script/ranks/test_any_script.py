@@ -81,6 +81,28 @@ def test_an_optimizer_for_each_parameter(run: Run, script: Callable[..., Path]) 
     assert min(first.phases_s["forward"]) > 0
 
 
+def test_a_script_imports_from_its_own_pythonpath(run: Run, script: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "of_the_scripts.py").write_text("rate = 0.01\n")
+    before = PLAIN.replace("lr=0.01", "lr=of_the_scripts.rate")
+    path = script(f"import of_the_scripts\n{before}")
+    assert run(path, variables={"PYTHONPATH": str(tmp_path / "lib")})[0].step_s
+
+
+@pytest.mark.parametrize("often", [1, 5])
+def test_an_optimizer_that_is_made_anew_is_the_same(run: Run, script: Callable[..., Path], often: int) -> None:
+    step = f"if i % {often} == 0: o = torch.optim.SGD(m.parameters(), lr=0.01)\n{STEP}"
+    assert run(script(step=step), check_gradients=True)[0].gradient_lossless
+
+
+def test_a_training_without_ddp_may_come_before(run: Run, script: Callable[..., Path]) -> None:
+    loop = "for _ in range(80):\n    n(batch()[0]).sum().backward(); p.step()\n"
+    alone = f"n = Net(); p = torch.optim.AdamW(n.parameters())\n{loop}"
+    first, _ = run(script(alone + PLAIN), check_gradients=True)
+    assert first.found["optimizer"] == "SGD"
+    assert first.gradient_lossless
+
+
 SAVING = """
 if i % 3 == 0:
     best = copy.deepcopy(m)
