@@ -35,7 +35,7 @@ def run(sets: RankSets) -> Run:
         (ranks,) = sets.of(INTERCONNECTS["native"], code=frozenset({SCRIPT}))
         ranks.rank_timeout_s = rank_timeout_s
         request = ScriptRequest(
-            workload="x", config=config, world=world, path=str(script), steps=STEPS, warmup=WARMUP, **more
+            **{"steps": STEPS, "warmup": WARMUP, **more}, workload="x", config=config, world=world, path=str(script)
         )
         try:
             return [cast(ScriptResult, one) for one in ranks.ask(parse_world(world), request, doing=config)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -182,6 +183,34 @@ for _ in range(20):
         model(x).sum().backward()
         optimizer.step()
 """
+
+
+STARVED = """
+import time, torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+class Data(Dataset):
+    def __len__(self): return 4000
+    def __getitem__(self, i):
+        time.sleep(0.02)
+        return torch.randn(8)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(Data(), batch_size=4, num_workers=4):
+    model(x).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_steps_of_a_starved_loader_last_as_long_as_on_average(run: Run, tmp_path: Path) -> None:
+    """Four workers deliver four batches in 80 ms: three of four steps wait for none."""
+    path = tmp_path / "train.py"
+    path.write_text(STARVED)
+    first, _ = run(path, steps=60)
+    assert median(first.step_s) == pytest.approx(0.02, rel=0.3)
 
 
 def test_modules_that_a_loaders_worker_calls_are_not_the_model(run: Run, tmp_path: Path) -> None:
