@@ -1,0 +1,49 @@
+"""What a measurement says of its gradients, and what its record is compared by."""
+
+from dataclasses import replace
+
+import pytest
+
+from fixtures.records.measurement import Launch
+from tests.builders import TRAINED, launch, measured
+
+COMPARED = replace(launch(0.1), gradient_error=0.0, gradient_lossless=True)
+NOT_COMPARED = replace(launch(0.1), gradient_error=None)
+
+
+@pytest.mark.parametrize(
+    ("config", "world", "of", "fidelity"),
+    [
+        ("ddp", "8gpu", COMPARED, "lossless"),
+        ("ddp", "8gpu", NOT_COMPARED, "not compared"),
+        ("bf16", "8gpu", NOT_COMPARED, "not compared"),
+        ("bf16", "1gpu", NOT_COMPARED, "not compared"),
+        ("as_written", "8gpu", NOT_COMPARED, "not compared"),
+        ("no_comm", "8gpu", NOT_COMPARED, "limit"),
+        # One rank has nobody to exchange gradients with.
+        ("single", "1gpu", NOT_COMPARED, "lossless"),
+        ("ddp", "1gpu", NOT_COMPARED, "lossless"),
+        ("ddp", "8gpu", replace(COMPARED, wrong="the ranks train different models"), "wrong"),
+    ],
+)
+def test_the_word_of_the_gradients_needs_its_proof(config: str, world: str, of: Launch, fidelity: str) -> None:
+    found = measured(config, 10, world=world, launches=(of,))
+    assert found.fidelity == fidelity
+    assert found.to_record().fidelity == fidelity
+    assert found.to_record().lossless is (fidelity == "lossless")
+
+
+@pytest.mark.parametrize("buffers", [0, 3])
+def test_without_communication_no_buffers_are_broadcast_and_older_records_of_them_are_others(buffers: int) -> None:
+    of = replace(COMPARED, workload_fingerprint=replace(TRAINED, buffers=buffers))
+    settings = [measured(config, 10, launches=(of,)).ddp_settings for config in ("no_comm", "bf16")]
+    assert ["broadcast_buffers" in one for one in settings] == [buffers > 0, False]
+    assert [measured(config, 10, launches=(of,)).broadcasts for config in ("no_comm", "bf16")] == [False, buffers > 0]
+
+
+def test_a_setting_that_the_training_cannot_have_is_in_no_record() -> None:
+    of = replace(COMPARED, left_out=["static_graph"], remarks=["static_graph is left out"])
+    record = measured("bf16", 10, launches=(of,)).to_record()
+    assert record.config_fingerprint is not None
+    assert "static_graph" not in (record.config_fingerprint.ddp_arguments or {})
+    assert record.remarks == ["static_graph is left out"]
