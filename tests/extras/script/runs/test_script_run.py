@@ -21,7 +21,8 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def recorded(storage: Path) -> Outcome:
     length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=all", "--benchmark-save=x")
-    return pytest_perf(storage, "perf", PLAIN, *length, f"--benchmark-json={storage.with_suffix('.json')}")
+    quiet = ("-p", "tests.quiet_machine")
+    return pytest_perf(storage, "perf", PLAIN, *quiet, *length, f"--benchmark-json={storage.with_suffix('.json')}")
 
 
 def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storage: Path) -> None:
