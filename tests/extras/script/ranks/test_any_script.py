@@ -90,6 +90,11 @@ def test_a_script_imports_from_its_own_pythonpath(run: Run, script: Callable[...
     assert run(path, variables={"PYTHONPATH": str(tmp_path / "lib")})[0].step_s
 
 
+def test_a_script_that_ends_in_a_later_block_keeps_what_was_measured(run: Run, script: Callable[..., Path]) -> None:
+    first, _ = run(script(f"import time\n{PLAIN}", f"{STEP}time.sleep(0.05)\n", 29), steps=60, precision_percent=1e-9)
+    assert 8 <= len(first.step_s) <= 25
+
+
 @pytest.mark.parametrize("often", [1, 5])
 def test_an_optimizer_that_is_made_anew_is_the_same(run: Run, script: Callable[..., Path], often: int) -> None:
     step = f"if i % {often} == 0: o = torch.optim.SGD(m.parameters(), lr=0.01)\n{STEP}"
@@ -158,7 +163,7 @@ def test_what_a_script_sends_by_itself_is_named_with_its_bytes(run: Run, script:
     step = STEP + "dist.all_reduce(torch.zeros(500_000))\n"
     first, _ = run(script(step=step), "no_comm", check_gradients=True)
     (line,) = first.remarks
-    assert line == "sends beside DDP, a step and rank: all_reduce (train.py:39): 2 MB"
+    assert line == "the script itself sends in a step, per rank: all_reduce (train.py:39): 2 MB"
 
 
 def test_what_a_script_sends_beside_ddp_in_a_few_bytes_is_not_said(run: Run, script: Callable[..., Path]) -> None:
