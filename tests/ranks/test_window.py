@@ -29,6 +29,20 @@ def trained(ranks: RankSet, workload: str, config: str = "ddp", **others: Any) -
     return asking.trained(ranks, config, workload=f":{workload}", **options)
 
 
+def trained_undisturbed(ranks: RankSet, workload: str, config: str) -> list[TrainResult]:
+    """Train again, four times at most, where a busy machine made the warm-up or a short step of `restless` long."""
+    for _ in range(4):
+        answers = trained(ranks, workload, config)
+        if steps_of(answers) == [20, 20] and sorted(map(is_long, Launch.of(answers).step_s))[9:11] == [False, True]:
+            break
+    return answers
+
+
+def is_long(step_s: float) -> bool:
+    """A long step of `restless` sleeps for 63 ms, a short one for 3 ms."""
+    return step_s > 0.06
+
+
 def steps_of(results: list[TrainResult]) -> list[int]:
     assert all(len(times) == len(result.step_s) for result in results for times in result.phases_s.values())
     return [len(result.step_s) for result in results]
@@ -56,7 +70,7 @@ def test_an_unsteady_launch_measures_all_steps_and_has_batches_for_what_follows(
 
 def test_ranks_that_wait_for_nobody_agree_on_what_the_slowest_does(ranks: RankSet) -> None:
     """Rank 1 alone would stop after one block."""
-    answers = trained(ranks, "restless", "no_comm")
+    answers = trained_undisturbed(ranks, "restless", "no_comm")
     assert steps_of(answers) == [20, 20]
     assert is_precise_enough(answers[1].step_s[:BLOCK], LOOSE)
     assert not is_precise_enough(Launch.of(answers).step_s[:BLOCK], LOOSE)
@@ -78,8 +92,7 @@ def test_steps_are_not_timed_before_they_are_what_is_measured(ranks: RankSet, co
 
 def test_the_first_step_after_a_look_is_trained_and_not_measured(ranks: RankSet) -> None:
     """Every second step of rank 0 is long: of 6 + 8 + 1 + 8 + 1 + 4 steps, the 15th and the 24th are not measured."""
-    step_s = Launch.of(trained(ranks, "restless", "no_comm")).step_s
-    long = [step > 0.06 for step in step_s]  # a long one sleeps for 63 ms; a busy machine makes short ones longer
+    long = [is_long(step) for step in Launch.of(trained_undisturbed(ranks, "restless", "no_comm")).step_s]
     assert len(set(long[:8:2])) == len(set(long[1:8:2])) == 1
     assert long[7] == long[8]
     assert long[15] == long[16]

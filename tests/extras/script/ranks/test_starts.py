@@ -108,7 +108,8 @@ def test_each_rank_takes_the_place_of_one_that_the_script_starts(
 def test_a_config_applies_to_ranks_that_the_script_starts(run: Run, written: Callable[..., Path]) -> None:
     first, _ = run(written(STARTS["spawn"]), "bf16", check_gradients=True)
     assert first.wire_dtype == "bfloat16"
-    assert first.gradient_error == pytest.approx(2.5e-3, rel=0.6)
+    assert first.gradient_error is not None
+    assert 0 < first.gradient_error <= 2**-8  # the most that rounding to bfloat16 changes a number
 
 
 @pytest.mark.parametrize(
