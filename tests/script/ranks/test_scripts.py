@@ -11,7 +11,7 @@ from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
 from fixtures.ranks.script.running import own_file
 from fixtures.ranks.script.script_profile import FURTHER
-from tests.extras.script.conftest import SCRIPTS, STEPS, WARMUP, Run
+from tests.script.conftest import SCRIPTS, STEPS, WARMUP, Run
 
 # A script with a step to fill in.
 TRAINING = """
