@@ -1,7 +1,8 @@
 """The rooms of ``fixtures/``: imports run one way, extras are on their own, and only code in a rank imports torch."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from fixtures.extras import EXTRAS
@@ -45,6 +46,14 @@ def test_no_module_of_the_core_imports_or_names_an_extra_and_no_extra_another() 
 def test_imports_run_from_upper_floors_to_lower_ones() -> None:
     upwards = [(importer, imported) for importer, imported in arrows() if floor_of(imported) >= floor_of(importer)]
     assert upwards == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count."""
+    imported = defaultdict(set)
+    for one in imports():
+        imported[one.importer].add(one.imported)
+    TopologicalSorter(imported).prepare()  # CycleError names the circle
 
 
 # What they import is imported when a builder is called, in a rank.
