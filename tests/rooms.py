@@ -16,7 +16,8 @@ ARCHITECTURE = ROOT / "docs/architecture.md"
 # From the bottom to the top: a room imports from rooms of lower floors, never from its own floor or above.
 FLOORS = (
     ("matrix",),
-    ("stats", "machine", "trace"),
+    ("stats",),
+    ("machine", "trace"),
     ("launch",),
     ("records", "ranks"),
     ("session",),
