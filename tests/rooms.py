@@ -43,13 +43,13 @@ class Import:
 
 
 @cache
-def imports() -> tuple[Import, ...]:
-    return tuple(_imports())
+def imports(folder: str = "fixtures") -> tuple[Import, ...]:
+    return tuple(_imports(folder))
 
 
-def _imports() -> Iterator[Import]:
-    """Every import in ``fixtures/``. ``from package import name`` imports ``package.name`` if that is a module."""
-    for file in sorted((ROOT / "fixtures").rglob("*.py")):
+def _imports(folder: str) -> Iterator[Import]:
+    """Every import in a folder. ``from package import name`` imports ``package.name`` if that is a module."""
+    for file in sorted((ROOT / folder).rglob("*.py")):
         importer = ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
