@@ -50,7 +50,6 @@ pytest_plugins = (
     "fixtures.gradients.hook_training",
     "fixtures.report.start",
     "fixtures.report.gradients",
-    "fixtures.report.report_option",
     "fixtures.report.table",
     "fixtures.report.closing",
     *modules("plugin"),

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fixtures.gradients.cases import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
 from fixtures.gradients.checks import ddp_options, embedding, error_feedback, many_steps, unbiased, wire
-from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
-from fixtures.gradients.every_check import MANY_STEPS
-from fixtures.gradients.fixtures import PromiseCheck
+from fixtures.gradients.fixtures import MANY_STEPS, PromiseCheck
 from fixtures.gradients.left_out import beyond_pairs, injects_any_gradient, unsupported
 from fixtures.matrix.hooks import find_hook
 

@@ -16,7 +16,8 @@ ARCHITECTURE = ROOT / "docs/architecture.md"
 # From the bottom to the top: a room imports from rooms of lower floors, never from its own floor or above.
 FLOORS = (
     ("matrix",),
-    ("stats", "machine", "trace"),
+    ("stats",),
+    ("machine", "trace"),
     ("launch",),
     ("records", "ranks"),
     ("session",),
@@ -41,25 +42,30 @@ class Import:
 
 
 @cache
-def imports() -> tuple[Import, ...]:
-    return tuple(_imports())
+def imports(folder: str = "fixtures") -> tuple[Import, ...]:
+    return tuple(_imports(folder))
 
 
-def _imports() -> Iterator[Import]:
-    """Every import in ``fixtures/``. ``from package import name`` is one of ``package.name`` in these packages."""
-    packages = ("fixtures", "fixtures.extras")
-    for file in sorted((ROOT / "fixtures").rglob("*.py")):
+def _imports(folder: str) -> Iterator[Import]:
+    """Every import in a folder. ``from package import name`` imports ``package.name`` if that is a module."""
+    for file in sorted((ROOT / folder).rglob("*.py")):
         importer = ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module is not None:
-                inside = [f"{node.module}.{alias.name}" for alias in node.names]
-                names = inside if node.module in packages else [node.module]
+                names = [_module(node.module, alias.name) for alias in node.names]
             else:
                 continue
             for name in names:
                 yield Import(importer=importer, imported=name, at_top=node.col_offset == 0)
+
+
+def _module(package: str, name: str) -> str:
+    """The module that ``from package import name`` imports."""
+    inside = f"{package}.{name}"
+    path = ROOT / inside.replace(".", "/")
+    return inside if path.is_dir() or path.with_suffix(".py").exists() else package
 
 
 def room_of(module: str) -> str | None:

@@ -18,7 +18,7 @@ def table() -> str:
             rows.append(f"| **{line.removeprefix('# --- ')}** | | |")
         elif line.startswith("# "):
             meaning = f"{meaning} {line.removeprefix('# ')}".strip()
-        elif name := re.match(r"([A-Z_]+) = (.+)", line):
+        elif name := re.match(r"([A-Z0-9_]+) = (.+)", line):
             rows.append(f"| `{name[1]}` | {ast.literal_eval(name[2]):g} | {meaning} |")
             meaning = ""
     return "\n".join(["| threshold | value | meaning |", "|---|---|---|", *rows])

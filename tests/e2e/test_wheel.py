@@ -52,7 +52,7 @@ from ddp_perf.machine import cpu
 from ddp_perf.records import config_comparison, disturbance
 from ddp_perf.stats import decision
 
-cpu._BUSY = config_comparison.NOISY_PERCENT = float("inf")
+cpu.BUSY_SHARE = config_comparison.NOISY_PERCENT = float("inf")
 decision.OTHER_WORK_SHARE = float("inf")
 decision.excusable = lambda *_: False
 disturbance.MIN_JUMP_PERCENT = disturbance.MIN_HOST_JUMP_PERCENT = float("inf")

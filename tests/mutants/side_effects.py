@@ -20,8 +20,8 @@ from torch import Tensor, distributed
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from fixtures.gradients.cases import MANY_SHAPES
 from fixtures.gradients.checks import ddp_options, embedding, many_steps, wire
-from fixtures.gradients.checks.ddp_options import MANY_SHAPES
 from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook

@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
+from fixtures.gradients.cases import SHAPES, kinds_for
 from fixtures.gradients.checks import ddp_options, embedding, many_steps, powersgd, wire
-from fixtures.gradients.checks.ddp_options import SHAPES, kinds_for
-from fixtures.gradients.every_check import every_check
+from fixtures.gradients.fixtures import every_check
 from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
 from fixtures.gradients.replay import Check, name_of, path
 from fixtures.launch.faults import RankFailure

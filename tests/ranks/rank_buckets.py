@@ -3,7 +3,7 @@
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, SHAPES
+from fixtures.gradients.cases import DDP_OPTIONS, SHAPES
 from fixtures.gradients.in_rank.probe import Probe
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.wrapping import Wrapped, end_logging

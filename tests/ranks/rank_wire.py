@@ -10,7 +10,7 @@ from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.context import RankContext
-from fixtures.ranks.socket_bytes import counted_bytes
+from fixtures.ranks.counters import counted_bytes
 from fixtures.ranks.wrapping import wrap
 
 _WARMUP, _STEPS = 5, 4

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.gradients.checks.ddp_options import DDP_OPTIONS, DdpOption
+from fixtures.gradients.cases import DDP_OPTIONS, DdpOption
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.configs import CONFIGS
 from fixtures.stats.overlap import bucket_layout

@@ -10,7 +10,7 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import World, parse_world
-from fixtures.ranks.canary_timing import REPETITIONS
+from fixtures.ranks.bare_operations import REPETITIONS
 from fixtures.records.canary_times import recorded_canaries
 from fixtures.records.schema import RunRecord
 from fixtures.session.canaries import Canaries, CanaryTimes
@@ -50,7 +50,7 @@ def test_the_other_build_does_the_same_work_before_the_first_test(
     canaries = Canaries()
     for _test in range(2):
         canaries.before(two_ranks, NATIVE, TWO, other=two_ranks)
-    assert called == ["fixtures.ranks.canary_timing:time_canaries"] * 4  # twice on each side
+    assert called == ["fixtures.ranks.bare_operations:time_canaries"] * 4  # twice on each side
     assert {len(times) for look in canaries.times["native"].measurements for times in look.values()} == {1}
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from fixtures.gradients.cases import SHAPES
 from fixtures.gradients.checks import ddp_options, many_steps
 from fixtures.gradients.replay import Check, path, violations
 from fixtures.launch.rank_set import RankSet
@@ -12,7 +13,7 @@ from fixtures.matrix.worlds import parse_world
 from tests.mutants.suite_hooks import HIDES_NAN
 from tests.ranks.asking import called
 
-NOT_FINITE = {"option": "default", "shapes": [*ddp_options.SHAPES], "kinds": ["non_finite"], "seed": 0}
+NOT_FINITE = {"option": "default", "shapes": [*SHAPES], "kinds": ["non_finite"], "seed": 0}
 
 
 def found(ranks: RankSet, check: Check, hook: str, **arguments: object) -> list[str]:

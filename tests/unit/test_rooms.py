@@ -1,11 +1,23 @@
 """The rooms of ``fixtures/``: imports run one way, extras are on their own, and only code in a rank imports torch."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from fixtures.extras import EXTRAS
-from tests.rooms import ARCHITECTURE, FLOORS, IN_A_RANK, ROOT, arrows, extra_of, floor_of, imports, with_diagram
+from tests.rooms import (
+    ARCHITECTURE,
+    FLOORS,
+    IN_A_RANK,
+    ROOT,
+    arrows,
+    extra_of,
+    floor_of,
+    imports,
+    room_of,
+    with_diagram,
+)
 
 FOLDER = ROOT / "fixtures/extras"
 TORCH = [one for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")]
@@ -47,8 +59,32 @@ def test_imports_run_from_upper_floors_to_lower_ones() -> None:
     assert upwards == []
 
 
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count."""
+    imported = defaultdict(set)
+    for one in imports():
+        imported[one.importer].add(one.imported)
+    TopologicalSorter(imported).prepare()  # CycleError names the circle
+
+
+# Rooms in which a small module with one importer is a part of it.
+WITHOUT_SMALL_MODULES = ("gradients", "launch", "machine", "matrix", "ranks", "report", "stats", "trace")
+# Moves to an extra.
+MOVES = {"fixtures.report.advice_lines"}
+
+
+def test_a_module_with_one_importer_has_at_least_sixty_lines() -> None:
+    importers = defaultdict(set)
+    for one in (*imports(), *imports("perf")):
+        if room_of(one.imported) in WITHOUT_SMALL_MODULES:
+            importers[one.imported].add(one.importer)
+    files = {module: (ROOT / module.replace(".", "/")).with_suffix(".py") for module in importers.keys() - MOVES}
+    lines = {module: len(file.read_text().splitlines()) for module, file in files.items() if file.exists()}
+    assert [module for module, number in lines.items() if number < 60 and len(importers[module]) == 1] == []
+
+
 # What they import is imported when a builder is called, in a rank.
-IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks", "fixtures.matrix.optimizers"}
+IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks", "fixtures.matrix.shardings"}
 # Their functions run in ranks, their tables are imported by pytest.
 CHECKS = "fixtures.gradients.checks."
 

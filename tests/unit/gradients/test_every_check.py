@@ -1,8 +1,8 @@
 """The checks of a hook that its promise implies."""
 
+from fixtures.gradients.cases import DDP_OPTIONS
 from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, scenarios, wire
-from fixtures.gradients.checks.ddp_options import DDP_OPTIONS
-from fixtures.gradients.every_check import every_check
+from fixtures.gradients.fixtures import every_check
 from fixtures.gradients.replay import Check
 from fixtures.matrix.worlds import World
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fixtures.gradients.in_rank.oracles import elementwise_bound
-from fixtures.gradients.in_rank.slope import off_scale
+from fixtures.gradients.in_rank.oracles import elementwise_bound, off_scale
 from fixtures.matrix.hook import Hook
 
 ELEMENTS = 2**18

@@ -31,7 +31,7 @@ def test_a_module_of_the_user_is_noted_as_it_was_loaded(
 
 
 def test_the_suite_and_installed_packages_are_not_noted(loaded: dict[str, str]) -> None:
-    for module in ("fixtures.matrix.length", "tabulate", "colorsys"):
+    for module in ("fixtures.stats.stopping_rule", "tabulate", "colorsys"):
         spec = importlib.util.find_spec(module)
         assert spec is not None
         assert spec.loader.get_code(module) is not None  # type: ignore[union-attr]

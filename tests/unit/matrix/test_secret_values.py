@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from fixtures.matrix.secret_values import is_secret, without_password, without_secret, without_secrets
+from fixtures.matrix.plain_text import is_secret, without_password, without_secret, without_secrets
 
 
 @pytest.mark.parametrize(

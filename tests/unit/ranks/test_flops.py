@@ -11,7 +11,7 @@ from torch.utils.data import default_collate
 
 from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.ranks.flops import Flops, counted_flops, flops_per_sample
+from fixtures.ranks.counters import Flops, counted_flops, flops_per_sample
 from tests.builders import as_rank
 
 WORKLOAD = replace(WORKLOADS["vit_tiny"], loss=lambda model, x: model(x).sum())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fixtures.ranks.peak_memory import peak_memory_bytes, reset_peak_memory
+from fixtures.ranks.counters import peak_memory_bytes, reset_peak_memory
 
 CPU = torch.device("cpu")
 LARGE = 300_000_000

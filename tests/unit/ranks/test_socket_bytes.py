@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.ranks.socket_bytes import sent_bytes
+from fixtures.ranks.counters import sent_bytes
 
 
 @pytest.fixture

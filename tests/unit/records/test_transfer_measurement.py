@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.machine.link_limits import limit_gb_per_s
 from fixtures.machine.nccl_log import Fingerprint
+from fixtures.machine.peak_rates import limit_gb_per_s
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
 from fixtures.matrix.worlds import World, parse_world

@@ -9,7 +9,7 @@ from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.transfer_measurement import Transfers
-from fixtures.report.bandwidth import bandwidth_lines
+from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, case_of, report_of

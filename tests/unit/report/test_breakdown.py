@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.report.breakdown_columns import findings
-from fixtures.report.breakdown_tables import COLUMNS, BreakdownRow, breakdown_lines, remarks
+from fixtures.report.profiles import COLUMNS, BreakdownRow, breakdown_lines, findings, remarks
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge

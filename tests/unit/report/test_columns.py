@@ -2,9 +2,8 @@
 
 from typing import Literal
 
-from fixtures.report.coloured import Colour
 from fixtures.report.columns import Column, legend, table
-from fixtures.report.paragraphs import WIDTH, wrapped
+from fixtures.report.paragraphs import WIDTH, Colour, wrapped
 
 NAME: Column[dict[str, object]] = Column("name", lambda row: row["name"])
 MS: Column[dict[str, object]] = Column("step", lambda row: row.get("ms"), "ms", ".2f", "mean over the steps.")

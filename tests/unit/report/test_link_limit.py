@@ -14,7 +14,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.files import checked
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import FullRecord, TestRecord
-from fixtures.report.link_limit import link_limit_lines
+from fixtures.report.under_the_table import link_limit_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.run_state import Run
 from tests.builders import SETTINGS, launch

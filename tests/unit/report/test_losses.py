@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.gradients.hook_training import effect
 from fixtures.records.training_effect import Effect
-from fixtures.report.losses import loss_lines
+from fixtures.report.gradients import loss_lines
 
 HIGHER = "the final loss is higher with"
 CURVES = [(2.0, 0.5), (2.2, 0.7)]

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from fixtures.matrix.secret_values import without_secret
-from fixtures.report.recording import ShellVariables, command_again
+from fixtures.matrix.plain_text import without_secret
+from fixtures.report.next_command import ShellVariables, command_again
 
 PROGRAM = (sys.executable, "-c", "import sys; print(sys.argv[1:])")
 

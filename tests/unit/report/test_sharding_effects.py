@@ -9,7 +9,8 @@ from fixtures.matrix.configs import SHARDING
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.config_comparison import best_of, fastest_lossless
 from fixtures.records.measurement import Measurement
-from fixtures.report.sharding_effects import sharding_effects, sharding_lines
+from fixtures.report.under_the_table import sharding_lines
+from fixtures.session.setting_effects import sharding_effects
 from tests.builders import launch, measured
 
 

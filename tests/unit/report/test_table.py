@@ -13,9 +13,9 @@ from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, OUTPUTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
-from fixtures.report.coloured import Coloured
 from fixtures.report.conclusion import conclusion
-from fixtures.report.recording import command_again, program_as_typed, recording_command
+from fixtures.report.next_command import command_again, program_as_typed, recording_command
+from fixtures.report.paragraphs import Coloured
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fixtures.report.two_sides import _rows, _slowed
+from fixtures.report.against import _differences, _slowed
 from fixtures.session.explanation import Explanation
 from tests.h200 import on_ranks, step
 
@@ -15,7 +15,7 @@ def side(**kernels: tuple[int, int]) -> Explanation:
 def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out() -> None:
     here = side(gemm=(9_000_000, 10), copy=(100_000, 2), same=(4_000_000, 3), noisy=(2_010_000, 3))
     there = side(gemm=(8_000_000, 10), copy=(100_000, 3), same=(4_000_000, 3), noisy=(2_000_000, 3), only=(500_000, 1))
-    rows = [row for row in _rows(here, there) if row.what in {*here.breakdown.kernels, *there.breakdown.kernels}]
+    rows = [row for row in _differences(here, there) if row.what in {*here.breakdown.kernels, *there.breakdown.kernels}]
     assert [(row.what, row.difference_ms, row.number) for row in rows] == [
         ("gemm", 1.0, "10"),
         ("only", -0.5, "1/0"),
@@ -25,7 +25,7 @@ def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out()
 
 def test_what_differs_by_less_than_a_thousandth_of_a_step_is_left_out() -> None:
     longer = Explanation(breakdown=on_ranks((step(10.01, 1, 0, 0),)), measured_step_ms=11)
-    assert _rows(longer, side()) == []
+    assert _differences(longer, side()) == []
 
 
 def test_a_side_that_the_profiler_slowed_is_named() -> None:

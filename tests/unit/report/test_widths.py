@@ -21,15 +21,15 @@ from fixtures.records.schema import EnvironmentRecord
 from fixtures.records.training_effect import Effect
 from fixtures.records.transfer_measurement import Transfers
 from fixtures.report.against import against_lines
-from fixtures.report.bandwidth import bandwidth_lines
-from fixtures.report.breakdown_tables import breakdown_lines
 from fixtures.report.columns import shown_columns
 from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.paragraphs import WIDTH
+from fixtures.report.profiles import breakdown_lines
 from fixtures.report.progress import line_of
 from fixtures.report.table import report_lines
+from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Run

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.matrix.recorded import json_of
-from fixtures.report.ledger_lines import ledger_lines
+from fixtures.report.profiles import ledger_lines
 from fixtures.trace.breakdown import Collective, break_down
 from fixtures.trace.ledger import Bucket, Ledger, ledger
 from fixtures.trace.profile import parts_ms

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.trace import regular_file
-from fixtures.trace.regular_file import MAX_BYTES, UnreadableFile, decompressed, read_regular
+from fixtures.trace import foreign_files
+from fixtures.trace.foreign_files import MAX_BYTES, UnreadableFile, decompressed, read_regular
 
 
 def reason(path: Path) -> str:
@@ -30,7 +30,7 @@ def test_a_huge_or_missing_file_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_small_file_does_not_decompress_to_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regular_file, "MAX_DECOMPRESSED_BYTES", 10**6)
+    monkeypatch.setattr(foreign_files, "MAX_DECOMPRESSED_BYTES", 10**6)
     with pytest.raises(UnreadableFile, match=r"^has more than 1 MB once it is decompressed$"):
         decompressed(gzip.compress(bytes(10**6)) * 3)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.trace.strict_json import BadJson, strict_json
+from fixtures.trace.foreign_files import BadJson, strict_json
 
 
 @pytest.mark.parametrize(
