@@ -99,6 +99,22 @@ def test_others_used_the_host_much_in_the_run_or_in_a_test_that_this_explains(
     assert run.busy_host == found
 
 
+@pytest.mark.parametrize(
+    ("before", "during", "found"),
+    [
+        (BUSY, HostLoad(others=0.3, cores=2), BUSY),  # next to ranks the same work gets less
+        (BUSY, HostLoad(others=0.1, cores=2), None),  # it ended, as the report of a run before this one does
+        (BUSY, None, None),
+        (HostLoad(others=0.4, cores=2), HostLoad(others=0.4, cores=2), None),
+    ],
+)
+def test_work_before_the_first_rank_counts_if_it_goes_on(
+    run: Run, before: HostLoad, during: HostLoad | None, found: HostLoad | None
+) -> None:
+    run.load_before, run.host_load = before, during
+    assert run.busy_host == found
+
+
 def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory() -> None:
     case = of("ddp", BUSY)
     assert case.other_work is None
