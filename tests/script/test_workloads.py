@@ -9,7 +9,7 @@ import pytest
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
-from fixtures.session.options import CommandLine
+from fixtures.session.command_line import CommandLine
 from fixtures.session.script_workloads import script_workloads
 
 SOURCE = """\
