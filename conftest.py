@@ -34,6 +34,7 @@ pytest_plugins = (
     "fixtures.session.parametrization",
     "fixtures.session.collected",
     "fixtures.session.quick",
+    "fixtures.session.script_tests",
     "fixtures.session.order",
     "fixtures.session.launches",
     "fixtures.session.measured_tests",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fixtures.extras.script.plugin import BY_DEFAULT, ON_REQUEST, repeats
 from fixtures.matrix.configs import AS_WRITTEN, SINGLE
 from fixtures.session.measure import Measure
+from fixtures.session.script_tests import BY_DEFAULT, ON_REQUEST, repeats
 
 pytestmark = pytest.mark.scripts
 

@@ -1,7 +1,8 @@
 """Simulation for docs/studies/accuracy.md: false alarms and power of the verdict.
 
-python -m studies.calibration          false alarms, then the smallest slowdown found 95 times in 100, then other rules,
-                                       then --against (studies/calibration_pairs.py)
+python -m studies.calibration          red, found, rules: false alarms, the smallest slowdown found 95 times in 100,
+                                       other rules; then --against (studies/calibration_pairs.py)
+python -m studies.calibration red      one of the tables
 
 Log step time = night of the machine (common to all tests) + night of the test + launch + step, all normal; 2 % of the
 steps take half as long again. Canaries follow the night of the machine, with a launch noise of their own. The canary of
@@ -9,6 +10,7 @@ the host follows the nights of the host, which also slow the tests that the host
 """
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +24,12 @@ from fixtures.stats.fitted_prior import SHIPPED
 from fixtures.stats.prior import WIDE, Kind, Launches, Spread, fit, vague
 from fixtures.stats.thresholds import (
     FLOOR,
-    LEAST_LAUNCHES,
     MACHINE_SHARE,
     MAX_DEGREES,
+    MAX_MEASUREMENTS,
     MIN_TESTS,
     MIN_TOGETHER,
     SHIFT_SHARE,
-    USUAL_DEGREES,
 )
 from studies import calibration_pairs
 
@@ -84,7 +85,7 @@ class Nights:
     """Simulated runs with their records, in ln(time). On the axis of records + 1, the run itself is last.
 
     medians: medians of launches, shape (runs, tests, records + 1, launches).
-    again: medians of the launches of a second measurement in the night of the run, shape (runs, tests, launches).
+    again: medians of the launches of later measurements in the night of the run, shape (runs, tests, later, launches).
     steps: steps of the last record and of the run, shape (runs, tests, 2, launches, steps).
     canaries: shape (runs, canaries, records + 1, looks, launches).
     host: the host's canary, shape (runs, 1, records + 1, looks, launches).
@@ -119,14 +120,13 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
         low, high = map(math.log, noise.mixed)
         factor = factor * np.exp(rng.uniform(low, high, (runs, tests, 1, 1)))
     level = machine + noise.night * factor * apart * draw((*shape[:-1], 1))
-    again = level[:, :, -1] + noise.launch * np.broadcast_to(factor, level.shape)[:, :, -1] * draw(
-        (runs, tests, LAUNCHES)
-    )
-    again += 0.03 * (rng.random(again.shape) < noise.bimodal)
-    again += noise.step * 1.2533 / math.sqrt(STEPS) * rng.standard_normal(again.shape)
-    level = level + noise.launch * factor * draw(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
     second = noise.second_host * rng.standard_normal((runs, tests, 1, 1))
     level = level + second * (rng.random((runs, 1, records + 1, 1)) < 0.5)
+    later = (runs, tests, MAX_MEASUREMENTS - 1, LAUNCHES)
+    again = level[:, :, -1:] + noise.launch * factor * draw(later)
+    again += 0.03 * (rng.random(later) < noise.bimodal)
+    again += noise.step * 1.2533 / math.sqrt(STEPS) * rng.standard_normal(again.shape)
+    level = level + noise.launch * factor * draw(shape) + 0.03 * (rng.random(shape) < noise.bimodal)
     canaries = noise.launch * rng.standard_normal((runs, CANARIES, records + 1, LOOKS, LAUNCHES))
     level[:, tests // 4 :, -1] += noise.midway
     again[:, tests // 4 :] += noise.midway
@@ -134,7 +134,7 @@ def nights(noise: Noise, *, runs: int, records: int, seed: int, tests: int = TES
     limited = np.arange(tests) >= tests * (1 - noise.limited)
     host = noise.host * rng.standard_normal((runs, 1, records + 1, 1))
     level = level + limited[:, None, None] * (host + LIMITED_LAUNCH * rng.standard_normal(shape))
-    again += limited[:, None] * (host[:, :, -1] + LIMITED_LAUNCH * rng.standard_normal(again.shape))
+    again += limited[:, None, None] * (host[:, :, -1:] + LIMITED_LAUNCH * rng.standard_normal(later))
     host_launches = HOST_LAUNCH * rng.standard_normal((runs, 1, records + 1, LOOKS, LAUNCHES))
     return Nights(
         medians=level + np.median(step, axis=-1),
@@ -151,14 +151,13 @@ class Priors:
     """Priors of the variance between runs of ln(time).
 
     variance, degrees: of freedom, shape (runs, tests). most: bound of the degrees of Student's t.
-    least: smallest standard deviation between runs. launch: variance of one launch, shape (runs, tests).
+    least: smallest standard deviation between runs.
     """
 
     variance: Logs | float = WIDE.variance
     degrees: Logs | float = WIDE.degrees
     most: float = MAX_DEGREES
     least: float = FLOOR
-    launch: Logs | float = 0.0
 
 
 FIXED = Priors()
@@ -193,8 +192,7 @@ def _changes(now: Logs, history: Logs, prior: Priors) -> tuple[Logs, Logs, Logs]
     degrees = np.asarray(prior.degrees + m - 1)
     squares = ((means - means.mean(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
     s = np.sqrt((prior.degrees * np.asarray(prior.variance) + squares) / degrees)
-    usual = np.broadcast_to(np.sqrt(np.asarray(prior.launch) / now.shape[-1]), s.shape)
-    s = np.maximum.reduce([s, np.full_like(s, prior.least), error_now, np.sqrt((errors**2).mean(axis=-1)), usual])
+    s = np.maximum.reduce([s, np.full_like(s, prior.least), error_now, np.sqrt((errors**2).mean(axis=-1))])
     return mean_now - means.mean(axis=-1), s * math.sqrt(1 + 1 / m), np.minimum(degrees, prior.most)
 
 
@@ -214,8 +212,7 @@ def estimated(seen: Nights, shipped: bool = True) -> Priors:
     between = means[..., :-1].var(axis=-1, ddof=1) if m > 1 else None
     before, all_ = (errors[..., :-1] ** 2).mean(axis=-1), (errors**2).mean(axis=-1)
     kind = Kind(on_gpu=True)
-    launch = _launch_variances(errors, seen.limited, launches)
-    variance, degrees = np.maximum(WIDE.variance, launch), np.full(means.shape[:2], float(WIDE.degrees))
+    variance, degrees = np.maximum(WIDE.variance, launches * all_), np.full(means.shape[:2], float(WIDE.degrees))
 
     def of(variance: float, number: int) -> Launches:
         return Launches(variance=float(variance), degrees=number * (launches - 1), number=launches)
@@ -231,25 +228,9 @@ def estimated(seen: Nights, shipped: bool = True) -> Priors:
         ]
         if shipped or own:
             model = fit(own, SHIPPED.belief(None) if shipped else vague(own), fitted=shipped)
-            priors = [model.prior(of(all_[run, test], records), kind, float(launch[run, test]), m) for test in free]
+            priors = [model.prior(of(all_[run, test], records), kind, m) for test in free]
             variance[run, free], degrees[run, free] = [p.variance for p in priors], [p.degrees for p in priors]
-    return Priors(variance=variance, degrees=degrees, launch=launch)
-
-
-def _launch_variances(errors: Logs, limited: Flags, launches: int) -> Logs:
-    """Vectorised ``launch_variance``, shape (runs, tests); the rows are the records of a test, and its run.
-
-    errors: of the means of runs, shape (runs, tests, records + 1).
-    """
-    squares = launches * errors**2
-    own, degrees = squares.mean(axis=-1), squares.shape[-1] * (launches - 1)
-    rows = np.log(np.maximum([squares[..., :-1].mean(axis=-1), squares[..., -1]], LEAST_LAUNCHES**2)).sum(axis=0)
-    usual = own.copy()
-    for kind in (limited, ~limited):
-        if (number := int(kind.sum())) > 1:
-            usual[:, kind] = np.exp((rows[:, kind].sum(axis=1, keepdims=True) - rows[:, kind]) / (2 * (number - 1)))
-    shrunk: Logs = (degrees * own + USUAL_DEGREES * usual) / (degrees + USUAL_DEGREES)
-    return shrunk
+    return Priors(variance=variance, degrees=degrees)
 
 
 def run_scales(medians: Logs, prior: Priors) -> Logs:
@@ -316,13 +297,14 @@ def rule_of(seen: Nights, prior: Priors, scales: Logs) -> Red:
     medians, alpha = seen.medians, 0.01
     tests = medians.shape[1]
     share = share_of_tests_percent(1, tests)
-    changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
-    # A test that looks slower is measured again, here once, and the faster measurement counts.
-    again = np.where((changes > limits)[..., None], seen.again, medians[..., -1, :])
-    faster = again.mean(axis=-1, keepdims=True) < medians[..., -1, :].mean(axis=-1, keepdims=True)
     medians = medians.copy()
-    medians[..., -1, :] = np.where(faster, again, medians[..., -1, :])
     changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
+    # A test that looks slower is measured again, and the fastest measurement counts.
+    for again in np.moveaxis(seen.again, 2, 0):
+        now = medians[..., -1, :]
+        faster = (changes > limits) & (again.mean(axis=-1) < now.mean(axis=-1))
+        medians[..., -1, :] = np.where(faster[..., None], again, now)
+        changes, limits = rule(medians, alpha=alpha * share, tests=tests, prior=prior)
     limits = limits * scales
     if tests >= MIN_TOGETHER:
         common, common_limit = shift(medians, alpha=alpha * SHIFT_SHARE, prior=prior)
@@ -462,7 +444,7 @@ NOISES = {
 # Whether the shipped prior was fitted to this kind of machine.
 KINDS = {"NVLink": True, "another": False}
 # Simulated runs by number of tests.
-RUNS = {4: 1000, 40: 500, 200: 200}
+RUNS = {4: 400, 40: 200, 200: 50}
 SIZES = ((4, 1), (4, 2), (4, 3), (4, 10), (40, 1), (40, 2), (40, 3), (40, 30), (200, 1), (200, 3))
 RECORDS = (1, 3, 10)
 
@@ -484,7 +466,7 @@ def _percent(size: float | None) -> str:
     return "over 100" if size is None else f"{size:.1f}"
 
 
-def _tables() -> None:
+def _red_table() -> None:
     print("\nRed runs of unchanged code, % (upper end of the 95 % interval)\n")
     _row("noise", "kind of machine", *(f"{tests} tests, {records} rec." for tests, records in SIZES))
     _row(*["---"] * (2 + len(SIZES)))
@@ -495,6 +477,9 @@ def _tables() -> None:
                 for tests, records in SIZES
             )
             _row(title, kind, *shares)
+
+
+def _found_table() -> None:
     print("\nSmallest slowdown found 95 times in 100, %; 40 tests\n")
     _row("noise", "kind of machine", "of", *(f"{records} records" for records in RECORDS))
     _row(*["---"] * (3 + len(RECORDS)))
@@ -506,6 +491,9 @@ def _tables() -> None:
                     smallest_found(finds(found, noise, records=m, runs=100, tests=40, which=which)) for m in RECORDS
                 )
                 _row(title, kind, of, *map(_percent, sizes))
+
+
+def _rules_table() -> None:
     print("\nThe same data judged by rules in common use; 3 records, 100 tests\n")
     others_in_use: dict[str, Callable[[Nights], Flags]] = {
         "this rule": lambda seen: whole_rule(seen).runs,
@@ -522,6 +510,8 @@ def _tables() -> None:
             _row(title, name, red, _percent(smallest_found(finds(single, NOISES[title], records=3, runs=100))))
 
 
+_TABLES = {"red": _red_table, "found": _found_table, "rules": _rules_table, "against": calibration_pairs.tables}
+
 if __name__ == "__main__":
-    _tables()
-    calibration_pairs.tables()
+    for name in sys.argv[1:] or _TABLES:
+        _TABLES[name]()

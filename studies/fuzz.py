@@ -149,7 +149,7 @@ def _as_pytest_perf(storage: Path) -> None:
     for test, recorded in history.items():
         print(test, recorded.kind)
         medians_s = recorded.launch_medians_s
-        print(judge(medians_s[0], medians_s, tests=1, prior=priors.prior(test, medians_s[0], medians_s, recorded.kind)))
+        print(judge(medians_s[0], medians_s, tests=1, prior=priors.prior(medians_s[0], medians_s, recorded.kind)))
         assert recorded.last is not None
         for snapshot in recorded.profiled.values():
             print(recorded.mismatch(snapshot.info), cause(snapshot, recorded.last), cause(recorded.last, snapshot))

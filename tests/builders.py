@@ -20,12 +20,15 @@ from fixtures.matrix.worlds import parse_world, worlds_of
 from fixtures.records.differences import Snapshot
 from fixtures.records.measurement import Launch, Measurement
 from fixtures.records.schema import EnvironmentRecord, TestRecord
+from fixtures.records.transfer_measurement import with_launches
 from fixtures.report.rows import Report
 from fixtures.report.table import report_lines
+from fixtures.session.ab_launches import ABResult
+from fixtures.session.case import Case, Launches, M, Subject
 from fixtures.session.run_record import record_so_far
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.session.settings import Settings
-from fixtures.stats.verdict import judge
+from fixtures.stats.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from fixtures.ranks.context import RankContext
@@ -135,12 +138,27 @@ def unwrapped(lines: list[str]) -> list[str]:
 QUIET_HOST = HostLoad(others=0, cores=2)
 
 
+# Any: fields of a case; nothing is launched.
+def case_of(*, measurement: M, verdict: Verdict, pairs: ABResult | None = None, key: str = "", **known: Any) -> Case[M]:
+    """A test with this measurement, and with this verdict at the end of the run."""
+
+    def never(*_: object) -> Any:
+        raise AssertionError("nothing is launched")
+
+    empty = with_launches(measurement, ())
+    subject = Subject(
+        test="perf/test", name="a", title="a b", key=key, why_not=None, empty=empty, request=never, launch_of=never
+    )
+    shared = Launches(launches=measurement.launches, remeasured_medians_s=measurement.remeasured_medians_s, pairs=pairs)
+    return Case(**{"subject": subject, "shared": shared, "first": verdict, "decided": verdict, **known})
+
+
 def run_of(*measurements: Measurement, history_s: Iterable[float] = ()) -> Run:
     """A run that has judged these, each by a test of its own."""
     run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     for number, measurement in enumerate(measurements):
         verdict = judge(measurement.launch_medians_s, [[time] for time in history_s])
-        run.measured[f"perf/test_{number}"] = Judged(measurement=measurement, verdict=verdict)
+        run.cases[f"perf/test_{number}"] = case_of(measurement=measurement, verdict=verdict)
     return run
 
 

@@ -24,10 +24,11 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)  # a handler is not inherited: this process still lives on
 
 
-# Folders of tests that start processes or simulate many runs; the others are `pytest tests -m "not slow"`. An extra has
-# them in its own folder.
+# Folders of tests that start processes or simulate many runs; the others are `pytest tests -m "not slow"`. Extras and
+# tests/script have them in their own folders; a folder in tests/unit is a room.
 SLOW = {"e2e", "mutants", "ranks", "runs", "studies"}
-
+# Tests of extras run where the command names them or a folder in there, not as a part of `pytest tests`.
+_EXTRAS = _HERE / "extras"
 
 # Of a whole run: one more than two cores, because many tests wait.
 _PROCESSES = 3
@@ -36,11 +37,14 @@ _ONE_PROCESS = ("usepdb", "collectonly", "keyword", "lf", "failedfirst", "stepwi
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run all of ``pytest tests`` in several processes (``tests/sharing_out.py``), where pytest-xdist is installed."""
+    """Run all of ``pytest tests`` in several processes (``tests/sharing_out.py``), where pytest-xdist is installed.
+
+    All of ``pytest tests/extras`` too.
+    """
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
         del os.environ[name]  # a run that a test starts is no worker
     option = config.option
-    whole = _HERE in [Path(argument).resolve() for argument in config.args]
+    whole = not {_HERE, _EXTRAS}.isdisjoint(_named(config))
     selected = (
         any(getattr(option, name, None) for name in _ONE_PROCESS)
         or option.markexpr not in ("", "not slow")
@@ -58,6 +62,18 @@ def pytest_configure(config: pytest.Config) -> None:
     warm_ranks.pytest_configure()
 
 
+def _named(config: pytest.Config) -> list[Path]:
+    """Files and folders of the command line."""
+    return [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the extras if the command names none of their tests."""
+    if collection_path != _EXTRAS:
+        return None
+    return True if not any(path.is_relative_to(_EXTRAS) for path in _named(config)) else None
+
+
 # Any: pytest-xdist's own logger, which has no public type.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeScheduling":
@@ -67,11 +83,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests by their folder."""
+    """Mark slow tests by their folder, and run them first: the longest files are among them."""
     for item in items:
-        parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ("",)
-        if parts[2 if parts[0] == "extras" else 0] in SLOW:
+        parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ()
+        if next((part for part in parts if part in SLOW | {"unit"}), "unit") in SLOW:
             item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

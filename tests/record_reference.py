@@ -79,18 +79,18 @@ def parts() -> list[type]:
         for base in part.__bases__:
             add(base)
         for key in keys_of(part):
-            for inner in _parts_in(key.kind):
+            for inner in parts_in(key.kind):
                 add(inner)
 
     add(FullRecord)
     return found
 
 
-def _parts_in(kind: Any) -> Iterator[type]:
+def parts_in(kind: Any) -> Iterator[type]:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         yield kind
     for argument in get_args(kind):
-        yield from _parts_in(argument)
+        yield from parts_in(argument)
 
 
 def in_words(kind: Any) -> str:

@@ -31,7 +31,7 @@ NOT_RUN = {
 WORDS = {
     sys.executable: ("/path/to/other-venv/bin/python",),
     str(ROOT / "perf"): ("perf",),
-    f"{ROOT / 'tests/extras/script/scripts/plain.py'} --width 768": ("train.py --width 768",),
+    f"{ROOT / 'tests/script/scripts/plain.py'} --width 768": ("train.py --width 768",),
     str(ROOT / "tests/unit/test_rooms.py"): ("tests",),
 }
 

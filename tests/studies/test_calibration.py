@@ -15,7 +15,7 @@ from fixtures.records.priors import Priors
 from fixtures.session.canaries import CanaryTimes, canary_changes
 from fixtures.stats.common_shift import ComparedTest
 from fixtures.stats.decision import MeasuredRun, decide, first_verdict
-from fixtures.stats.prior import Kind, Row, launches_of
+from fixtures.stats.prior import Kind
 from studies.calibration import (
     ALL,
     LOOKS,
@@ -39,7 +39,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     seen = nights(noise, runs=8, records=records, seed=1, tests=20)
     seen.medians[:, :5, -1] += np.linspace(0.1, 1.5, 5)[:, None]  # so that every outcome occurs
     seen.medians[::2, :, -1] += 0.5
-    seen = replace(seen, again=seen.medians[..., -1, :])  # a second measurement changes nothing
+    seen = replace(seen, again=seen.medians[..., -1:, :])  # a second measurement changes nothing
     seen.canaries[::4, :, -1] += 0.15
     seen.canaries[2::8, :, -1, 1] += 0.15
     seen.host[::3, :, -1] += 1
@@ -49,10 +49,6 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
         kinds = [Kind(on_gpu=True, link="NV18", host_limited=bool(limited)) for limited in seen.limited]
-        rows = [
-            Row(test=str(index), kind=kind, launches=launches_of([list(test[-1])]))
-            for index, (test, kind) in enumerate(zip(tests, kinds, strict=True))
-        ]
         storage = Priors(
             {
                 str(index): Recorded(
@@ -67,7 +63,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
             }
         )
         priors = [
-            storage.prior(str(index), list(test[-1]), history, kinds[index], rows)
+            storage.prior(list(test[-1]), history, kinds[index])
             for index, (test, history) in enumerate(zip(tests, histories, strict=True))
         ]
         assert [prior.variance for prior in priors] == pytest.approx(list(np.asarray(vectorised.variance)[number]))

@@ -1,21 +1,18 @@
-"""Mechanisms taken out of the verdict: the study takes out what it says."""
+"""Mechanisms taken out of the verdict: each one is missed in the case that it is for."""
 
-from fixtures.extras.backtest import replays
-from fixtures.records.priors import Priors
-from fixtures.stats.verdict import run_scale
-from studies.mechanisms import SIMULATED, in_simulation, without
+import pytest
 
-
-def test_a_mechanism_is_out_only_within_the_study() -> None:
-    prior = Priors.prior
-    with without("the fitted prior"):
-        assert Priors.prior is not prior
-    with without("the run scale"):
-        assert vars(replays)["run_scale"] is not run_scale
-    assert (Priors.prior, vars(replays)["run_scale"]) == (prior, run_scale)
+from studies.mechanisms import DISTURBED, SIMULATED, in_simulation, wrong_best
 
 
-def test_without_the_fitted_prior_two_percent_are_not_found() -> None:
-    noise = "as measured over NVLink"
-    assert in_simulation("as it is", noise)[1] > 90 > 10 > in_simulation("the fitted prior", noise)[1]
-    assert all(in_simulation(name, noise)[0] <= 1 for name in SIMULATED)
+@pytest.mark.parametrize("name", SIMULATED)
+def test_without_a_mechanism_its_case_is_worse(name: str) -> None:
+    case, rule = SIMULATED[name]
+    with_it, without = in_simulation(case), in_simulation(case, rule)
+    assert with_it > 90 > 10 > without if case.finds else without > with_it
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_without_evidence_of_a_disturbance_a_slower_config_is_called_best(name: str) -> None:
+    work, first, left = DISTURBED[name]
+    assert wrong_best(work, first=first)[0] == 0 < wrong_best(work, first=first, **left)[0]

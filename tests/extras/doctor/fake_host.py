@@ -14,7 +14,6 @@ from fixtures.extras.doctor import host_checks
 FAKE_HOST = "FAKE_HOST"
 
 HEALTHY = {
-    "proc/loadavg": "0.50 0.40 0.30 1/900 4711",
     "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1",
     "proc/pressure/memory": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1",
     "proc/meminfo": "MemTotal: 256000000 kB\nMemAvailable: 200000000 kB\nSwapTotal: 8000000 kB\nSwapFree: 8000000 kB",
@@ -25,7 +24,6 @@ HEALTHY = {
         "Max open files            20000                20000                files     \n"
         "Max locked memory         8388608              8388608              bytes     \n"
     ),
-    "sys/devices/system/cpu/online": "0-63",
     "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
     "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance",
     "sys/fs/cgroup/cpu.max": "max 100000",

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.extras.doctor.findings import Fact, findings
 from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
+from fixtures.machine.cpu import HostLoad
 from tests.extras.doctor.fake_host import write_host
 
 CPU, LIMIT = "sys/devices/system/cpu", {"sys/fs/cgroup/memory.max": "4000000000"}
@@ -47,7 +48,6 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
     ("check", "files", "grade", "says"),
     [
         ("governor", {f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave"}, "warning", "CPU governor powersave"),
-        ("load", {"proc/loadavg": "17.2 9 5 3/900 1"}, "warning", "17.2 processes ran on 64 cores in the last minute"),
         ("core pressure", {"proc/pressure/cpu": SOME.format(46.20)}, "warning", WAITED.format("a core 46")),
         ("memory pressure", {"proc/pressure/memory": SOME.format(12)}, "warning", WAITED.format("memory 12")),
         ("cores", {"proc/self/status": "Cpus_allowed_list:\t0-2,9"}, "warning", "4 cores for 4 ranks"),
@@ -74,6 +74,14 @@ def test_files_in_another_format_leave_their_checks_out(tmp_path: Path) -> None:
 def test_what_a_check_says(check: str, files: dict[str, str], grade: str, says: str, tmp_path: Path) -> None:
     (fact,) = found(host(write_host(tmp_path, files)), check)
     assert (fact.grade, fact.message) == (grade, says)
+
+
+@pytest.mark.parametrize(("others", "grade"), [(17.2, "warning"), (15.9, "ok")])
+def test_other_work_on_over_a_quarter_of_the_cores_is_named_as_a_run_names_it(
+    others: float, grade: str, tmp_path: Path
+) -> None:
+    (fact,) = found(replace(host(tmp_path), load=HostLoad(others=others, cores=64)), "load")
+    assert (fact.grade, fact.message) == (grade, f"other processes used {others} of 64 cores")
 
 
 def test_memory_limit_of_version_1_without_a_limit_is_no_fact(tmp_path: Path) -> None:

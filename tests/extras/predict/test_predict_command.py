@@ -80,14 +80,27 @@ def test_a_record_that_cannot_be_predicted_says_what_to_run(tmp_path: Path) -> N
     file = write(tmp_path, 1, night(1, benchmark(DDP, 0.1)))
     assert refused("predict", file) == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
     needs = "run pytest perf -k '2gpu and throughput', which measures both\n"
-    sending = refused("predict", edited(tmp_path, config="ddp", world="2gpu"), *NETWORK)
+    sending = refused("predict", edited(tmp_path, config="ddp", world="2gpu", fidelity="lossless"), *NETWORK)
     assert sending.endswith(f"2gpu has no config without communication: {needs}")
-    silent = refused("predict", edited(tmp_path, config="no_comm", world="2gpu", wire_bytes_per_step=0), *NETWORK)
+    limit = {"fidelity": "limit", "wire_bytes_per_step": 0, "config_fingerprint": {}}
+    silent = refused("predict", edited(tmp_path, config="silent", world="2gpu", **limit), *NETWORK)
     assert silent.endswith(f"2gpu has no config that sends one all-reduce a bucket: {needs}")
     of_two = refused("predict", edited(tmp_path, world="2gpu_2node"), *NETWORK)
     assert of_two.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
     without_canaries = refused("predict", edited(tmp_path), *NETWORK)
     assert without_canaries.endswith("it has no canaries; add perf/test_collectives.py to the run\n")
+
+
+def test_the_limit_is_the_config_that_sends_no_gradients_whatever_it_is_called(tmp_path: Path) -> None:
+    record = ROOT / "baselines/2x-nvidia-h200-nv18/0006_h200_w6.json"
+    asked = ("--gpus", "4", "--gpus-per-node", "4", "--config", "bucket_25mb", "--json")
+    text = record.read_text()
+    assert "no_comm" in text
+    renamed, misleading = tmp_path / "renamed.json", tmp_path / "misleading.json"
+    renamed.write_text(text.replace("no_comm", "silent"))
+    misleading.write_text(text.replace("no_comm", "silent").replace("powersgd_rank1", "no_comm"))
+    found = [json.loads(command("predict", file, *asked).output)["parts"] for file in (record, renamed, misleading)]
+    assert found[0] == found[1] == found[2]
 
 
 def test_ranks_behind_links_of_their_own_share_nothing(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ NOT_FINITE_FAULT = RankFault(
     phase="comparing gradients",
     message="raised FloatingPointError: they are not finite",
 )
-SCRIPT = "fixtures.extras.script.ranks.running:train"
+SCRIPT = "fixtures.ranks.script.running:train"
 GRADIENT_BYTES = 1167 << 20
 BEST_MB = 37
 SHARES = {"bf16": 0.8, "no_comm": 0.7, "tests.hooks_for_tests:fast_and_wrong": 0.6}

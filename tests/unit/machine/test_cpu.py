@@ -120,8 +120,8 @@ def test_the_load_of_a_kernel_that_counts_nothing_is_not_known(kernel: Kernel) -
 
 def test_the_load_of_a_moment_or_of_an_unknown_kernel_is_not_known(kernel: Kernel) -> None:
     watch = kernel.watch()
-    kernel.used(8)
-    kernel.now_s = 4
+    kernel.used(1)
+    kernel.now_s = 0.5
     assert watch.end() is None
     kernel.stat.write_text("")
     kernel.now_s = 10

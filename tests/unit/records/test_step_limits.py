@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.extras.script.launch_line import LaunchLine
+from fixtures.launch.script import LaunchLine
 from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.files import checked
 from fixtures.records.measurement import Cell, Measurement

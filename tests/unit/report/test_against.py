@@ -10,9 +10,9 @@ from fixtures.machine.nccl_log import Fingerprint
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.against import against_lines
 from fixtures.session.ab_launches import ABResult
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.ab_test import judge_sides
-from tests.builders import SETTINGS, launch, measured, unwrapped
+from tests.builders import SETTINGS, case_of, launch, measured, unwrapped
 
 Variables = Mapping[str, str]
 
@@ -29,7 +29,7 @@ def compared(own_s: list[float], other_s: list[float], given: dict[str, str], *l
     )
     verdict, interval = judge_sides(own_s, other_s)
     run = Run(settings=replace(SETTINGS, against_env=given))
-    run.measured["perf/test_throughput.py::test_throughput[ddp]"] = Judged(
+    run.cases["perf/test_throughput.py::test_throughput[ddp]"] = case_of(
         measurement=own,
         verdict=verdict,
         pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),

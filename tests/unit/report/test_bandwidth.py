@@ -10,9 +10,9 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.transfer_measurement import Transfers
 from fixtures.report.under_the_table import bandwidth_lines
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, report_of
+from tests.builders import SETTINGS, case_of, report_of
 
 
 def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[str]:
@@ -24,7 +24,7 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
         )
         seconds = latency_s + empty.message_bytes / gb_per_s / 1e9
         launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,)),))
-        run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = Judged(
+        run.cases[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = case_of(
             measurement=launched, verdict=judge([seconds], [])
         )
     return bandwidth_lines(run, report_of(run))

@@ -6,11 +6,11 @@ import pytest
 
 from fixtures.report.profiles import COLUMNS, BreakdownRow, breakdown_lines, findings, remarks
 from fixtures.session.explanation import Explanation
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
 from fixtures.trace.profile import profile_of
 from fixtures.trace.ranks_breakdown import Breakdown
-from tests.builders import SETTINGS, measured
+from tests.builders import SETTINGS, case_of, measured
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 
 
@@ -91,7 +91,7 @@ def profiled(*configs: str) -> list[str]:
     explanation = Explanation(breakdown=on_ranks((device,)), measured_step_ms=89)
     run = Run(settings=SETTINGS)
     for config in (*configs, "no_comm"):
-        run.measured[f"perf/test_{config}"] = Judged(
+        run.cases[f"perf/test_{config}"] = case_of(
             measurement=measured(config, 11),
             verdict=judge([0.09], []),
             explanation=None if config == "no_comm" else explanation,

@@ -102,6 +102,7 @@ def test_a_quick_run_is_not_judged() -> None:
             "yes, so no config is called best: JUMP; BUSY; use a quiet machine",
         ),
         ({}, "no"),
+        ({"other_work": "BUSY"}, "no, although BUSY: no test here waits for the host"),
         (
             {"unwatched": True},
             "unknown, the host's load is not known and the canaries were not timed before and after the tests",

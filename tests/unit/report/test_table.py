@@ -17,9 +17,9 @@ from fixtures.report.conclusion import conclusion
 from fixtures.report.next_command import command_again, program_as_typed, recording_command
 from fixtures.report.paragraphs import Coloured
 from fixtures.report.table import report_lines
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
-from tests.builders import DDP, QUIET_HOST, SETTINGS, launch, lines, measured, printed, report_of, run_of
+from tests.builders import DDP, QUIET_HOST, SETTINGS, case_of, launch, lines, measured, printed, report_of, run_of
 
 
 def rows(table: list[str]) -> dict[str, list[str]]:
@@ -137,7 +137,7 @@ def test_the_fastest_config_comes_first_the_limit_last_and_what_is_slower_before
     run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     assert printed(run) == []
     for one, history_s in ((DDP, [[0.1]]), (NO_COMM, []), (BF16, [[0.125]])):
-        run.measured[one.config.name] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+        run.cases[one.config.name] = case_of(measurement=one, verdict=judge(one.launch_medians_s, history_s))
     coloured = [line for line in report_lines(run, report_of(run)) if isinstance(line, Coloured)]
     assert [(line.split()[0], line.colour) for line in coloured] == [("ddp", "red")]
     assert list(rows(printed(run))) == ["ddp", "bf16", "no_comm"]
@@ -146,7 +146,7 @@ def test_the_fastest_config_comes_first_the_limit_last_and_what_is_slower_before
 def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attention() -> None:
     run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     for test, history_s in (("a", []), ("b", [[0.1]]), ("c", [[0.125]])):  # no baseline, slower, ok
-        run.measured[test] = Judged(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
+        run.cases[test] = case_of(measurement=DDP, verdict=judge(DDP.launch_medians_s, history_s))
     shown = [line for line in printed(run) if line.startswith("ddp ")]
     assert len(shown) == 1
     assert shown[0].endswith("slower 25.0 %")
@@ -302,7 +302,7 @@ def of_a_default_run(*, slower: str = "", verbose: bool = False) -> list[str]:
         distinct += [] if unnamed in distinct else [unnamed]
         one = quiet(name, 8 + distinct.index(unnamed) / 100)
         history_s = [[0.09]] if name == slower else []
-        run.measured[name] = Judged(measurement=one, verdict=judge(one.launch_medians_s, history_s))
+        run.cases[name] = case_of(measurement=one, verdict=judge(one.launch_medians_s, history_s))
     return printed(run, verbose=verbose)
 
 

@@ -32,9 +32,9 @@ from fixtures.report.table import report_lines
 from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, launch, measured, report_of, run_of
+from tests.builders import SETTINGS, case_of, launch, measured, report_of, run_of
 from tests.h200 import POWERSGD
 
 OTHER = Interpreter(
@@ -82,7 +82,7 @@ def everything() -> Run:
     explanation = Explanation(breakdown=POWERSGD, measured_step_ms=97.82)
     for config in CONFIGS:
         m = busy(config)
-        run.measured[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = Judged(
+        run.cases[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = case_of(
             measurement=m,
             verdict=SLOWER,
             explanation=explanation,
@@ -96,7 +96,7 @@ def everything() -> Run:
             launches=(TimedLaunch(step_s=(0.01,), fingerprint=launch(1).fingerprint),),
             link_gb_per_s=450,
         )
-        run.bandwidths[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = Judged(
+        run.cases[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = case_of(
             measurement=all_reduces, verdict=SLOWER
         )
     run.training_effects = [effect_of(config) for config in CONFIGS]

@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
+from fixtures.machine.gpu_use import GpuUse
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.config_comparison import disturbance_of
@@ -13,9 +14,9 @@ from fixtures.records.measurement import Measurement
 from fixtures.report.conclusion import conclusion
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.run_record import disturbances_of, record_so_far
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import UNJUDGED, judge
-from tests.builders import SETTINGS, launch, measured, report_of
+from tests.builders import SETTINGS, case_of, launch, measured, report_of
 
 CONFIGS = ("ddp", "ddp_default", "static_graph", "bucket_view", "static_graph_bucket_view", "bf16")
 
@@ -28,7 +29,7 @@ def run_of(spread: float, recorded: float) -> Run:
         step_s = 0.1 - 0.01 * number
         m = measured(name, 1, launches=(launch(step_s), launch(step_s * spread)))
         records = [[step_s, step_s * recorded]] * 2
-        run.measured[name] = Judged(measurement=m, verdict=judge(m.launch_medians_s, records))
+        run.cases[name] = case_of(measurement=m, verdict=judge(m.launch_medians_s, records))
         history[name] = Recorded(workload="vit", launch_medians_s=records, files=["0001_a.json", "0002_a.json"])
     return run
 
@@ -64,9 +65,8 @@ def test_a_process_that_uses_a_gpu_all_the_time_is_named(sm_percent: int | None,
     after = Reading(others=(OtherProcess(pid=522, sm_percent=sm_percent),))
     state = LaunchState(before=(Reading(),), after=(after,), lasted_s=1.0)
     run = run_of(1.001, 1.001)
-    judged = run.measured["bf16"]
-    launches = tuple(replace(one, gpu_state=state) for one in judged.measurement.launches)
-    run.measured["bf16"] = replace(judged, measurement=replace(judged.measurement, launches=launches))
+    shared = run.cases["bf16"].shared
+    shared.launches = tuple(replace(one, gpu_state=state) for one in shared.launches)
     expected = "another process (pid 522) used up to 60 % of a GPU's SMs in 1 of 6 tests"
     assert disturbances_of(run) == ([expected] if evidence else [])
 
@@ -110,8 +110,17 @@ def test_a_canary_that_jumps_within_the_run_is_named(
 def test_other_work_on_the_host_disturbs_where_a_test_feels_it() -> None:
     run = Run(settings=SETTINGS, host_load=HostLoad(others=1.5, cores=2))
     for world, evidence in (("2cpu", ["other processes used 1.5 of 2 cores"]), ("2gpu", None)):
-        run.measured["ddp"] = Judged(measurement=measured("ddp", 8, world=world), verdict=UNJUDGED)
+        run.cases["ddp"] = case_of(measurement=measured("ddp", 8, world=world), verdict=UNJUDGED)
         assert record_so_far(run, None).disturbed == evidence
+
+
+def test_a_gpu_that_was_busy_before_the_first_rank_disturbs() -> None:
+    busy, ended = GpuUse(busy_percent=60, used_bytes=20_000_000_000), GpuUse(busy_percent=60, used_bytes=9_000_000)
+    assert (busy.is_busy, ended.is_busy, GpuUse().is_busy) == (True, False, False)
+    run = run_of(1.001, 1.001)
+    run.busy_gpus = [f"{busy.message} (GPU 1)"]
+    said = "before the first rank busy 60 % of the time with 20.0 GB in use (GPU 1)"
+    assert record_so_far(run, None).disturbed == [said]
 
 
 def test_a_run_that_nothing_watched_does_not_know_whether_it_was_disturbed() -> None:

@@ -2,15 +2,17 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from fixtures.records.measurement import Launch
-from fixtures.session.run_state import Judged, OpenTest, Run
+from fixtures.session.case import Case
+from fixtures.session.run_state import Run
 from fixtures.session.run_verdict import measure_again
 from fixtures.stats.thresholds import MAX_MEASUREMENTS, PAUSE_S
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, launch, measured
+from tests.builders import SETTINGS, case_of, launch, measured
 
 STEP_S = 0.1
 LOOK_S = 2.0
@@ -20,7 +22,10 @@ SLOWER = judge([1.4 * STEP_S] * 3, [[STEP_S] * 3])
 
 @dataclass(kw_only=True)
 class Machine:
-    """Slower by 40 % for ``slow_s`` seconds. looks: when each measurement began, LOOK_S long."""
+    """Slower by 40 % for ``slow_s`` seconds.
+
+    looks: when each measurement began, LOOK_S long. fails: keys of tests that cannot be launched again.
+    """
 
     slow_s: float
     recheck_s: float = 60
@@ -28,6 +33,7 @@ class Machine:
     looks: list[float] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     renewed: int = 0
+    fails: tuple[str, ...] = ()
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -41,20 +47,35 @@ class Machine:
         self.now_s += LOOK_S
         return tuple(launch(step_s * factor) for factor in FACTORS)
 
+    def launch(self, run: Run, case: Case[Any]) -> None:
+        if case.subject.key in self.fails:
+            pytest.fail("rank 1 died of SIGKILL")
+        medians = tuple(launch.step_s[0] for launch in self.look())
+        case.shared.remeasured_medians_s = (*case.shared.remeasured_medians_s, medians)
+
     def run(self, *tests: str, keys: dict[str, str] | None = None) -> Run:
         run = Run(settings=replace(SETTINGS, launches=len(FACTORS), recheck_s=self.recheck_s))
         for test in tests:
-            run.keys[test] = (keys or {}).get(test, test)
-            run.measured[test] = Judged(measurement=measured("ddp", 1, launches=self.look()), verdict=SLOWER)
-            run.open_tests[test] = OpenTest(first=SLOWER, launch=self.look, explain=lambda judged: judged)
+            key = (keys or {}).get(test, test)
+            case = case_of(measurement=measured("ddp", 1, launches=self.look()), verdict=SLOWER, key=key, decided=None)
+            run.cases[test] = case
+            case.shared = run.launches.setdefault(key, case.shared)
         self.now_s, self.looks = 0.0, []
         return run
 
     def measure_again(self, run: Run) -> dict[str, str]:
         def suspects() -> list[str]:
-            return [test for test in run.open_tests if run.judged[test].measurement.judged_medians_s[0] > 1.2 * STEP_S]
+            return [test for test, case in run.cases.items() if case.measurement.judged_medians_s[0] > 1.2 * STEP_S]
 
-        return measure_again(run, suspects, self.renew, self.said.append, sleep=self.sleep, clock=lambda: self.now_s)
+        return measure_again(
+            run,
+            suspects,
+            self.renew,
+            self.said.append,
+            launch=self.launch,
+            sleep=self.sleep,
+            clock=lambda: self.now_s,
+        )
 
 
 def again_s(run: Run, test: str) -> list[float]:
@@ -105,7 +126,7 @@ def test_two_names_of_one_config_are_launched_once() -> None:
     machine = Machine(slow_s=0.5)
     run = machine.run("bf16", "bf16-bucket_2000mb", "ddp", keys={"bf16-bucket_2000mb": "bf16"})
     machine.slow_s = 0
-    run.open_tests.pop("ddp")
+    run.cases["ddp"].shared.launches = (launch(STEP_S),)
     machine.measure_again(run)
     assert len(machine.looks) == 1
     assert again_s(run, "bf16") == again_s(run, "bf16-bucket_2000mb") == pytest.approx([STEP_S])
@@ -113,12 +134,7 @@ def test_two_names_of_one_config_are_launched_once() -> None:
 
 
 def test_a_test_whose_launch_fails_is_named_and_not_tried_again() -> None:
-    machine = Machine(slow_s=math.inf)
+    machine = Machine(slow_s=math.inf, fails=("ddp",))
     run = machine.run("ddp", "bf16")
-
-    def fail() -> tuple[Launch, ...]:
-        pytest.fail("rank 1 died of SIGKILL")
-
-    run.open_tests["ddp"] = replace(run.open_tests["ddp"], launch=fail)
     assert machine.measure_again(run) == {"ddp": "rank 1 died of SIGKILL"}
     assert (len(again_s(run, "ddp")), len(again_s(run, "bf16"))) == (0, 3)

@@ -15,10 +15,10 @@ from fixtures.report.advice_lines import advice_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_advice import advice_of, advice_record, all_reduces, figures_for
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.run_state import Run
 from fixtures.stats.advice import Advice, Figure, Parts, advise
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, launch, measured
+from tests.builders import SETTINGS, case_of, launch, measured
 from tests.h200 import on_ranks, step
 
 
@@ -30,7 +30,7 @@ def launch_bound(profiled_step_ms: float) -> Run:
     explanation = Explanation(breakdown=on_ranks((starved,)), measured_step_ms=100)
     run = Run(settings=SETTINGS)
     first = replace(launch(0.1), phase_s={"backward": 0.05})
-    run.measured["perf/test_ddp"] = Judged(
+    run.cases["perf/test_ddp"] = case_of(
         measurement=measured("ddp", 0, launches=(first,)), verdict=judge([0.1], []), explanation=explanation
     )
     return run
@@ -73,7 +73,7 @@ def of_two_h200(config: str) -> tuple[Run, Measurement, Parts]:
     times_s = infos[config]["launch_medians_s"]
     m = measured(config, 0, world="2gpu", launches=tuple(launch(time_s) for time_s in times_s))
     run = Run(settings=replace(SETTINGS, instance=TWO), history={TWO: history})
-    run.measured["perf/test_now"] = Judged(measurement=m, verdict=judge(times_s, []))
+    run.cases["perf/test_now"] = case_of(measurement=m, verdict=judge(times_s, []))
     before_s = {"all_reduce_1mb": [31e-6], "all_reduce_64mb": [244e-6], "kernel_launches_1000": [2e-3]}
     run.canaries.times["native"] = CanaryTimes(world="2gpu", before_s=before_s)
     parts = Parts(
@@ -126,7 +126,7 @@ def test_the_figure_comes_from_this_run_or_the_newest_record_that_has_both_confi
     assert figure.record == "0006_h200_w6.json"
     assert (figure.step_ms, figure.now_ms) == pytest.approx((90.78, 88.12), abs=0.01)
     other = measured("bucket_10mb", 10, world="2gpu")
-    run.measured["perf/test_other"] = Judged(measurement=other, verdict=judge([0.1], []))
+    run.cases["perf/test_other"] = case_of(measurement=other, verdict=judge([0.1], []))
     figure = figures_for(run, m)["bucket_10mb"]
     assert figure.step_ms == pytest.approx(100)
     assert figure.record is None
@@ -144,14 +144,14 @@ def test_a_record_without_the_current_config_is_unscaled_and_another_world_or_in
 
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:
     run, m, parts = of_two_h200("ddp_default")
-    ((test, judged),) = run.judged.items()
+    ((test, case),) = run.judged.items()
     first = replace(m.launches[0], phase_s={"backward": 0.0569}, gradients=list(parts.gradients))
     explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), measured_step_ms=88.3)
     m = replace(m, launches=(first, *m.launches[1:]))
-    run.measured[test] = replace(judged, measurement=m, explanation=explanation)
+    run.cases[test] = case_of(measurement=m, verdict=case.verdict, explanation=explanation)
     without = replace(launch(0.0857), phase_s={"backward": 0.0525})
     limit = measured("no_comm", 0, world="2gpu", launches=(without,))
-    run.measured["perf/test_limit"] = Judged(measurement=limit, verdict=judge([0.0857], []))
+    run.cases["perf/test_limit"] = case_of(measurement=limit, verdict=judge([0.0857], []))
     _, heading, *lines = advice_lines(run)
     assert heading == "advice for ddp_default of vit_l_32 on 2gpu, 88.12 ms/step:"
     assert " ".join(" ".join(lines).split()).startswith(

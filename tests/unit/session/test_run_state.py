@@ -1,6 +1,7 @@
-"""``Run.judged``: results of the flow, with later decisions."""
+"""Cases of a run: their verdicts, their gradients, and the load of the host in them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,27 +9,35 @@ from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.hooks import find_hook
-from fixtures.session.run_state import Judged, Run
+from fixtures.session.case import Case
+from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, launch, measured
+from tests.builders import SETTINGS, case_of, launch, measured
 
 TEST = "perf/test_bf16"
-OPEN = replace(judge([0.1], []), word="unclear")
+SLOWER = judge([1.4] * 3, [[1.0] * 3])
 
 
 @pytest.fixture
 def run() -> Run:
     run = Run(settings=SETTINGS)
-    run.measured[TEST] = Judged(measurement=measured("bf16", 1), verdict=OPEN)
+    run.cases[TEST] = of("bf16", wrong_hooks=run.wrong_hooks)
     return run
 
 
-def test_an_open_test_has_the_verdict_decided_at_the_end(run: Run) -> None:
-    run.decided[TEST] = replace(OPEN, word="slower")
-    assert run.judged[TEST].verdict.word == run.verdicts[TEST].word == "slower"
-    assert run.measured[TEST].verdict.word == "unclear"
-    with pytest.raises(TypeError, match="does not support item assignment"):
-        run.judged[TEST] = run.measured[TEST]  # type: ignore[index]
+# Any: fields of a case.
+def of(config: str, *loads: HostLoad | None, world: str = "8gpu", **known: Any) -> Case[Any]:
+    """A test with this load of the host by others in its measurements."""
+    case = case_of(measurement=measured(config, 1, world=world), verdict=SLOWER, **{"decided": None, **known})
+    case.shared.host_loads = list(loads)
+    return case
+
+
+def test_an_open_test_is_unclear_until_it_is_decided_at_the_end(run: Run) -> None:
+    assert run.verdicts[TEST].word == "unclear"
+    assert run.verdicts[TEST].reason.startswith("interrupted, not measured again: ")
+    run.cases[TEST].decided = SLOWER
+    assert run.verdicts[TEST].word == "slower"
 
 
 def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> None:
@@ -68,31 +77,47 @@ BUSY, QUIET = HostLoad(others=1.2, cores=2), HostLoad(others=0.05, cores=2)
     ],
 )
 def test_other_work_counts_where_every_measurement_of_a_test_felt_it(
-    run: Run, world: str, loads: list[HostLoad | None], found: HostLoad | None
+    world: str, loads: list[HostLoad | None], found: HostLoad | None
 ) -> None:
-    run.keys[TEST], run.host_loads["key"] = "key", loads
-    assert run.other_work(TEST, measured("ddp", 1, world=world)) == found
+    assert of("ddp", *loads, world=world).other_work == found
 
 
 @pytest.mark.parametrize(
     ("of_the_run", "explained", "found"),
     [
-        (QUIET, {}, None),
-        (QUIET, {TEST: 20.0}, BUSY),
-        (None, {TEST: 20.0}, BUSY),
-        (HostLoad(others=1.5, cores=2), {TEST: 20.0}, HostLoad(others=1.5, cores=2)),
+        (QUIET, None, None),
+        (QUIET, 20.0, BUSY),
+        (None, 20.0, BUSY),
+        (HostLoad(others=1.5, cores=2), 20.0, HostLoad(others=1.5, cores=2)),
     ],
 )
 def test_others_used_the_host_much_in_the_run_or_in_a_test_that_this_explains(
-    run: Run, of_the_run: HostLoad | None, explained: dict[str, float], found: HostLoad | None
+    run: Run, of_the_run: HostLoad | None, explained: float | None, found: HostLoad | None
 ) -> None:
-    run.measured[TEST] = Judged(measurement=measured("bf16", 1, world="2cpu"), verdict=OPEN)
-    run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
-    run.host_load, run.explained_percent = of_the_run, explained
+    run.cases[TEST] = of("bf16", BUSY, world="2cpu", explained_percent=explained)
+    run.host_load = of_the_run
     assert run.busy_host == found
 
 
-def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory(run: Run) -> None:
-    run.keys[TEST], run.host_loads["key"] = "key", [BUSY]
+@pytest.mark.parametrize(
+    ("before", "during", "found"),
+    [
+        (BUSY, HostLoad(others=0.3, cores=2), BUSY),  # next to ranks the same work gets less
+        (BUSY, HostLoad(others=0.1, cores=2), None),  # it ended, as the report of a run before this one does
+        (BUSY, None, None),
+        (HostLoad(others=0.4, cores=2), HostLoad(others=0.4, cores=2), None),
+    ],
+)
+def test_work_before_the_first_rank_counts_if_it_goes_on(
+    run: Run, before: HostLoad, during: HostLoad | None, found: HostLoad | None
+) -> None:
+    run.load_before, run.host_load = before, during
+    assert run.busy_host == found
+
+
+def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory() -> None:
+    case = of("ddp", BUSY)
+    assert case.other_work is None
     through_host = replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2}))
-    assert run.other_work(TEST, measured("ddp", 1, launches=(through_host,))) == BUSY
+    case.shared.launches = (through_host,)
+    assert case.other_work == BUSY

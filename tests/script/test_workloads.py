@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fixtures.extras.script.launch_line import LaunchLine
-from fixtures.extras.script.workloads import workloads
 from fixtures.launch.processes import OnThisMachine
+from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
-from fixtures.session.options import CommandLine
+from fixtures.session.command_line import CommandLine
+from fixtures.session.script_workloads import script_workloads
 
 SOURCE = """\
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -36,7 +36,7 @@ def command_line(root: Path, **given: Any) -> CommandLine:
 
 
 def lines(root: Path, *texts: str, **given: Any) -> list[LaunchLine]:
-    found = workloads(command_line(root, script=list(texts), **given))
+    found = script_workloads(command_line(root, script=list(texts), **given))
     return [one.training for one in found.values() if isinstance(one.training, LaunchLine)]
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_command_line_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(pytest.UsageError) as error:
-        workloads(command_line(tmp_path, **given))
+        script_workloads(command_line(tmp_path, **given))
     assert str(error.value).startswith(says)
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.extras.script.request import ScriptRequest, ScriptResult
-from fixtures.launch.rank_set import SCRIPT
+from fixtures.launch.protocol import SCRIPT
 from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.script import ScriptRequest, ScriptResult
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
 

@@ -1,12 +1,12 @@
 """Scripts of frameworks, unchanged, with the real packages: ``pip install -e '.[dev,scripts]'``.
 
-Not among ``pytest tests``, which needs none of them:   pytest tests/extras/script/with_frameworks.py
+Not among ``pytest tests``, which needs none of them:   pytest tests/script/with_frameworks.py
 """
 
 import pytest
 
 from fixtures.launch.protocol import CannotRun
-from tests.extras.script.conftest import SCRIPTS, STEPS, Run
+from tests.script.conftest import SCRIPTS, STEPS, Run
 
 # Script -> the samples of a rank in a step, and why it is not measured without a launcher.
 FRAMEWORKS: dict[str, tuple[int, str | None]] = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.launch.faults import RankFailure
-from tests.extras.script.conftest import PLAIN, STEP, Run
+from tests.script.conftest import PLAIN, STEP, Run
 
 # Scripts whose ranks drift apart: set-up, step, the parameter and the cause that are named.
 DRIFTING = {

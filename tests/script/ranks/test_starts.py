@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
-from tests.extras.script.conftest import STEPS, Run
+from tests.script.conftest import STEPS, Run
 
 # A script whose ranks run main(rank, size, ...); STARTS and JOINS are to fill in.
 TRAINING = """

@@ -8,7 +8,7 @@ import pytest
 
 from tests import forked
 from tests.command_line import Outcome, pytest_perf
-from tests.extras.script.conftest import SCRIPTS
+from tests.script.conftest import SCRIPTS
 
 PLAIN = f"--script={SCRIPTS / 'plain.py'} --width 64 --epochs 9"
 
@@ -33,7 +33,7 @@ def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storag
     assert all(one["breakdown_ms"]["compute"] > 0 for one in tests.values())
     assert tests["as_written"]["ranges_ms"].keys() >= {"get batch", "forward", "backward", "optimizer step"}
     assert "phases of as_written" in recorded.output
-    assert list(record["scripts"].values()) == ["tests/extras/script/scripts/plain.py --width 64 --epochs 9"]
+    assert list(record["scripts"].values()) == ["tests/script/scripts/plain.py --width 64 --epochs 9"]
     assert tests["as_written"]["samples_per_step"] == 2 * 16
     assert tests["as_written"]["gradient_error"] == 0
     assert [name for name, one in tests.items() if "step_limit" in one] == ["as_written"]

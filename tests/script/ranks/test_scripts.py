@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fixtures.extras.script.ranks.running import own_file
-from fixtures.extras.script.ranks.script_profile import FURTHER
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
-from tests.extras.script.conftest import SCRIPTS, STEPS, WARMUP, Run
+from fixtures.ranks.script.running import own_file
+from fixtures.ranks.script.script_profile import FURTHER
+from tests.script.conftest import SCRIPTS, STEPS, WARMUP, Run
 
 # A script with a step to fill in.
 TRAINING = """

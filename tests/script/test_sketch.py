@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fixtures.extras.script.ranks.batches import checksum, samples_of, tensors_in
-from fixtures.extras.script.ranks.sketch import SIZE, is_dense, sketch
+from fixtures.ranks.script.batches import checksum, samples_of, tensors_in
+from fixtures.ranks.script.sketch import SIZE, is_dense, sketch
 
 
 @given(elements=st.integers(0, 5 * SIZE), seed=st.integers(0, 99))

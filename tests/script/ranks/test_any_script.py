@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 
 from fixtures.launch.protocol import CannotRun
-from tests.extras.script.conftest import PLAIN, STEP, Run
+from tests.script.conftest import PLAIN, STEP, Run
 
 # Ways to call the model on 32 samples: set-up, step.
 CALLS = {

@@ -1,0 +1,32 @@
+"""What docs/reference/stability.md promises is there, and records are shown and judged as before.
+
+Where a change is on purpose, ``python -m tests.contract`` and ``python -m tests.golden FOLDER`` write the files anew.
+"""
+
+import json
+
+import pytest
+
+from fixtures.extras import EXTRAS
+from tests.contract import CONTRACT, TEST_IDS, collected, contract
+from tests.golden import GOLDEN, ONE_INSTANCE, golden, texts_of_records, texts_of_replays
+
+pytestmark = pytest.mark.skipif(len(EXTRAS) < 15, reason="an extra was deleted, and its names with it")
+
+
+def test_no_promised_name_changes_unseen() -> None:
+    assert contract() == CONTRACT.read_text().splitlines()
+
+
+def test_no_test_id_changes_unseen() -> None:
+    assert sorted(collected()) == TEST_IDS.read_text().splitlines()
+
+
+def test_the_shipped_records_are_shown_and_written_again_as_before() -> None:
+    frozen = json.loads(GOLDEN.read_text())
+    assert golden(texts_of_records()).items() <= frozen.items()
+
+
+def test_an_instance_is_judged_as_before() -> None:
+    frozen = json.loads(GOLDEN.read_text())
+    assert golden(texts_of_replays(ONE_INSTANCE)).items() <= frozen.items()
