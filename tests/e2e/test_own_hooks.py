@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.command_line import QUICK, ROOT, Outcome
+from tests.forked import live_perf as pytest_perf
 
 BARE = """
 from torch import distributed
