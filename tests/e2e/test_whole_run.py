@@ -122,7 +122,7 @@ def test_a_save_profiles_every_test_and_keeps_and_shows_its_breakdown(first: tup
     _, found, below = first[0].output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
     assert found
     assert below.splitlines()[4].startswith("ddp ")
-    assert "advice for ddp of steady on 2cpu, " in first[0].output
+    assert ("advice for ddp of steady on 2cpu, " in first[0].output) == ("predict" in EXTRAS)
 
 
 def test_the_ledger_has_ddps_buckets(first: tuple[Outcome, Path]) -> None:
