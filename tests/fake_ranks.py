@@ -85,7 +85,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
             "backward": [0.0008] * len(steps),
             "optimizer": [0.0002] * len(steps),
         },
-        lead_s=None,
+        host_lead_s=None,
         spent_s={"build": 0.1, "warm-up": 0.1, "window": sum(steps), "comparison": 0.1, "profile": 0.1},
         peak_memory_bytes=(70_000_000 if config.in_fsdp2 else 100_000_000) + rank,
         steady_memory_bytes=100_000_000 + rank if world.backend == "nccl" else None,
