@@ -16,20 +16,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
+from fixtures.extras.predict.advice import Figure, Parts, change_to, prediction
 from fixtures.extras.predict.prediction import (
     ASSUMED,
     CannotPredict,
     Measured,
     all_reduces_of,
     cluster_of,
+    copied_gb_per_s,
     measured_parts,
     read_measured,
 )
 from fixtures.extras.predict.step_model import predict
-from fixtures.matrix.canary_names import COPIES
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.records.schema import FullRecord
-from fixtures.stats.advice import Figure, Parts, change_to, prediction
 from fixtures.stats.latency_bandwidth import line_through
 
 BASELINES = Path(__file__).parent.parent / "baselines"
@@ -115,7 +115,7 @@ def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case
         if not {"ddp", "ddp_default", "no_comm"} <= of.keys():
             continue
         ranks, interconnect = of["ddp"].world_size or 0, of["ddp"].interconnect or ""
-        line = line_through(all_reduces_of(record, interconnect, ranks))
+        line = line_through(all_reduces_of(record, interconnect, [of["ddp"].world or ""]))
         steps_ms = {name: 1e3 * math.exp(fmean(map(math.log, info.launch_medians_s))) for name, info in of.items()}
         finest = max((info.bucket_bytes or [] for info in of.values()), key=len)
         parts = Parts(
@@ -123,7 +123,7 @@ def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case
             without_ms=steps_ms["no_comm"],
             backward_ms=(of["no_comm"].phases_ms or {})["backward"],
             gradients=tuple((size, 4) for size in reversed(finest)),
-            copied_gb_per_s=_copied_gb_per_s(record, interconnect),
+            copied_gb_per_s=copied_gb_per_s(record, interconnect),
         )
         configs = [CONFIGS[name] for name in of if name in BY_DEFAULT and name != "ddp_default"]
         measured = {"ddp_default": Figure(step_ms=steps_ms["ddp_default"])}
@@ -139,13 +139,6 @@ def advised(folder: Path = BASELINES, workload: str = WORKLOAD) -> Iterator[Case
                     unchanged_percent=100 * (parts.step_ms / actual_ms - 1),
                     inside=False,
                 )
-
-
-def _copied_gb_per_s(record: FullRecord, interconnect: str) -> float | None:
-    canaries = (record.canaries or {})[interconnect].canaries
-    return next(
-        (2 * mb / 1e3 / median(canaries[name].before_s) for name, mb in COPIES.items() if name in canaries), None
-    )
 
 
 def main(arguments: Sequence[str]) -> None:

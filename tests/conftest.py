@@ -82,8 +82,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
     return Scheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests by their folder, and run them first: the longest files are among them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark slow tests by their folder, and run them first: the longest files are among them. Leave out nightly ones."""
+    if "nightly" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
     for item in items:
         parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ()
         if next((part for part in parts if part in SLOW | {"unit"}), "unit") in SLOW:

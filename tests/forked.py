@@ -1,8 +1,9 @@
 """Commands run in forks of one warm process, without the start of Python and its imports.
 
-``perf`` and ``command`` are ``pytest_perf`` and ``run`` of command_line.py with fake ranks (fake_ranks.py). A run has a
-process of its own, so nothing that it changes reaches another. ``python -m tests.forked`` is the warm process: it takes
-a JSON object a line and answers each with an exit code.
+``perf`` and ``command`` are ``pytest_perf`` and ``run`` of command_line.py with fake ranks (fake_ranks.py), and
+``live_perf`` is ``pytest_perf`` in 5 s of CPU less. A run has a process of its own, so nothing that it changes reaches
+another. ``python -m tests.forked`` is the warm process: it takes a JSON object a line and answers each with an exit
+code.
 """
 
 import contextlib
@@ -16,18 +17,27 @@ import sys
 import tempfile
 import traceback
 from functools import cache
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
+from tests import warm_ranks
 from tests.command_line import ENVIRONMENT, ROOT, Outcome
-from tests.warm_ranks import warm_process
 
-_DEADLINE_S = 120
+_DEADLINE_S = 300  # other runs on this machine may have to end first
 
 
 def perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
     """``pytest`` with these arguments, environment variables and fake ranks; its baselines are in ``storage``."""
     return _fork("pytest", "-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments, variables=variables)
+
+
+def live_perf(storage: Path, *arguments: str, variables: dict[str, str] | None = None) -> Outcome:
+    """The same with live ranks."""
+    warm_ranks.options()  # starts the process that forks them
+    given = ("-p", "no:cacheprovider", f"--benchmark-storage={storage}", *arguments)
+    return _fork("pytest", *given, variables={**os.environ, **ENVIRONMENT, **(variables or {})}, live=True)
 
 
 def command(
@@ -51,11 +61,12 @@ def _fork(
     variables: dict[str, str] | None,
     stdin: str | Path = os.devnull,
     folder: Path = ROOT,
+    live: bool = False,
 ) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="forked-") as name:
         files = {stream: str(Path(name) / stream) for stream in ("stdout", "stderr")}
         variables = ENVIRONMENT | (variables or {})
-        asked = {"module": module, "arguments": arguments, "variables": variables, **files}
+        asked = {"module": module, "arguments": arguments, "variables": variables, "live": live, **files}
         code = _ask({**asked, "stdin": str(stdin), "folder": str(folder)})
         output, errors = (Path(file).read_text(errors="replace") for file in files.values())
     return Outcome(exit_code=code, output=output, errors=errors)
@@ -80,7 +91,7 @@ def _ask(asked: dict[str, Any]) -> int:
 def _warm() -> subprocess.Popen[bytes]:
     """Started at its first request; ends when its stdin does."""
     variables = {**os.environ, **ENVIRONMENT, "OPENBLAS_NUM_THREADS": "1"}  # a fork has one thread
-    return warm_process("tests.forked", variables=variables)
+    return warm_ranks.warm_process("tests.forked", variables=variables)
 
 
 # In the warm process
@@ -98,13 +109,7 @@ def main() -> None:
             sys.exit(f"collecting in the warm process ended with {code}")
     for module in ("fixtures.__main__", "scipy.stats", "torch", "tests.fake_ranks"):
         importlib.import_module(module)
-    # pytest looks for each plugin in the metadata of all installed packages, which is a third of a run's time.
-    look = pytest.PytestPluginManager.load_setuptools_entrypoints
-    pytest.PytestPluginManager.load_setuptools_entrypoints = (  # type: ignore[method-assign]
-        lambda self, group, name=None: (
-            0 if (name or "").startswith(("fixtures.", "tests.")) else look(self, group, name)
-        )
-    )
+    _find_plugins_once()
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
@@ -114,6 +119,29 @@ def main() -> None:
             _run(json.loads(line))
         _, status = os.waitpid(pid, 0)
         answers.write(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _find_plugins_once() -> None:
+    """Pytest looks for each plugin in the metadata of all installed packages, which is a third of a run's time."""
+    import pytest
+
+    manager: Any = pytest.PytestPluginManager  # Any: functions of it and of Config are replaced
+    config: Any = pytest.Config
+    load, find = manager.load_setuptools_entrypoints, metadata.distributions
+    with_plugins = [one for one in find() if any(entry.group == "pytest11" for entry in one.entry_points)]
+
+    def loaded(self: pytest.PytestPluginManager, group: str, name: str | None = None) -> int:
+        if (name or "").startswith(("fixtures.", "tests.")):
+            return 0
+        setattr(metadata, "distributions", lambda: with_plugins)  # noqa: B010
+        try:
+            return int(load(self, group, name))
+        finally:
+            setattr(metadata, "distributions", find)  # noqa: B010
+
+    manager.load_setuptools_entrypoints = loaded
+    # Installed plugins are imported already, as they are.
+    config._mark_plugins_for_rewrite = lambda self, hook, _: setattr(self.pluginmanager, "rewrite_hook", hook)
 
 
 def _run(asked: dict[str, Any]) -> NoReturn:
@@ -130,9 +158,10 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     os.chdir(asked["folder"])
     if "PYTHONPATH" in asked["variables"]:
         sys.path[1:1] = asked["variables"]["PYTHONPATH"].split(os.pathsep)
+    sys.modules["__main__"] = ModuleType("__main__")  # a rank that is spawned imports that of its parent
     code = 1
     try:
-        code = _called(asked["module"], asked["arguments"])
+        code = _called(asked["module"], asked["arguments"], live=asked["live"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -144,7 +173,7 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     os._exit(code)
 
 
-def _called(module: str, arguments: list[str]) -> int:
+def _called(module: str, arguments: list[str], *, live: bool) -> int:
     import pytest
 
     from fixtures import __main__
@@ -155,7 +184,7 @@ def _called(module: str, arguments: list[str]) -> int:
     sys.argv = [str(Path(pytest.__file__).with_name("__main__.py")), *arguments]
     from tests import fake_ranks
 
-    fake_ranks.pytest_configure()
+    (warm_ranks if live else fake_ranks).pytest_configure()
     return int(pytest.main(arguments))
 
 

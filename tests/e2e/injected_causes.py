@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fixtures.machine.topology import gpus
-from tests.command_line import Outcome, pytest_perf
+from tests.command_line import Outcome
 from tests.e2e.injected import INJECT
+from tests.forked import live_perf as pytest_perf
 from tests.saved_records import edit, forget_canaries
 
 GPUS = len(gpus())

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.command_line import QUICK, ROOT, Outcome
+from tests.forked import live_perf as pytest_perf
 from tests.own_repository import checkout, git, job
 from tests.saved_records import Record, only_info, read
 from tests.workloads_for_tests import STEP_MS

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.command_line import QUICK, Outcome, pytest_perf, run
+from tests.command_line import QUICK, Outcome, run
+from tests.forked import live_perf
 
 WORKLOADS = "tests.workloads_for_tests"
 
@@ -28,15 +29,19 @@ sys.exit(pytest.main(sys.argv[1:], [Mac()]))
 # Collection
 
 
-@pytest.mark.usefixtures("spawned_ranks")
-def test_tests_are_listed_within_four_seconds(tmp_path: Path) -> None:
-    """Of CPU time, which other work on the machine changes little."""
+def cpu_s(*command: str) -> float:
+    """CPU seconds of a command, which other work on the machine changes less than wall seconds."""
     before = os.times()
-    outcome = pytest_perf(tmp_path, "perf", "--collect-only", "-q")
+    outcome = run(*command)
     after = os.times()
     assert outcome.exit_code == 0, outcome.errors
-    took_s = after.children_user + after.children_system - before.children_user - before.children_system
-    assert 0 < took_s <= 4
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_tests_are_listed_as_fast_as_torch_is_imported() -> None:
+    """2.5 and 3 s on a machine without other work, where the largest share of both is imports."""
+    listed = cpu_s(sys.executable, "-m", "pytest", "perf", "--collect-only", "-q", "-p", "no:cacheprovider")
+    assert 0 < listed <= 1.2 * cpu_s(sys.executable, "-c", "import torch")
 
 
 def test_torch_is_not_imported_to_list_them() -> None:
@@ -61,7 +66,7 @@ def test_another_system_than_linux_is_reported(tmp_path: Path) -> None:
 def bad_ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
     """A run in which the first test and the third lose a rank, and the fourth is interrupted; its folder."""
     folder = tmp_path_factory.mktemp("bad_ranks")
-    outcome = pytest_perf(
+    outcome = live_perf(
         folder / "baselines",
         *("perf/test_throughput.py", "-k", "ddp_default", *QUICK, "--explain=none"),
         *(f"--workload={WORKLOADS}:{name}" for name in ("raising", "steady", "dying", "interrupting")),

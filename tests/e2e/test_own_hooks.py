@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.command_line import QUICK, ROOT, Outcome, pytest_perf
+from tests.command_line import QUICK, ROOT, Outcome
+from tests.forked import live_perf as pytest_perf
 
 BARE = """
 from torch import distributed
@@ -27,7 +28,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, An
     (folder / "bare.py").write_text(BARE)
     outcome = pytest_perf(
         folder,
-        *("perf", "-v", *QUICK, "--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
+        *("-p", "tests.e2e.few_seeds", "perf", "-v", *QUICK),
+        *("--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
         *("--hook=bare:sums", "-k", "my_int8 and (gradients_wire or throughput or training) or 2cpu-sums-default]"),
         variables={"PYTHONPATH": str(folder)},
     )

@@ -80,8 +80,8 @@ def mutant_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
     return partial(_hook, listed=MUTANTS, **claim)
 
 
-FP16 = {"wire_dtype": "float16"}
-BF16 = {"wire_dtype": "bfloat16"}
+FP16: dict[str, Any] = {"wire_dtype": "float16"}
+BF16: dict[str, Any] = {"wire_dtype": "bfloat16"}
 INT8 = {"wire_dtype": "uint8", "wire_bytes": HOOKS["quantised_per_tensor"].wire_bytes}
 LOCAL = {"promise": "local", "wire_dtype": None}
 

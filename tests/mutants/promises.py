@@ -10,23 +10,9 @@ import torch
 from torch import Generator, Tensor, distributed
 
 from fixtures.gradients.checks import ddp_options, error_feedback, unbiased, wire
-from fixtures.gradients.replay import Check
-from fixtures.matrix.hook import Gradient, Hook, whole
-from tests.mutants.hooks import Bucket, Mean, Memory, _mean, average, everyone, ranks, total
-from tests.mutants.side_effects import caught_by
-
-# A sound hook and a check that it must pass.
-SOUND_IN: list[tuple[Hook, Check]] = []
-
-
-def sound_in(*checks: Check, **claim: Any) -> Callable[[Mean], Hook]:  # Any: fields of Hook
-    def enter(mean: Mean) -> Hook:
-        made: Hook = _mean(mean, [], **{"arithmetic": "any", **claim})
-        SOUND_IN.extend((made, check) for check in checks)
-        return made
-
-    return enter
-
+from fixtures.matrix.hook import Gradient, whole
+from tests.mutants.hooks import Bucket, Memory, average, everyone, ranks, total
+from tests.mutants.side_effects import caught_by, sound_in
 
 FEEDBACK: dict[str, Any] = {"promise": "nothing", "wire_dtype": None, "error_feedback": True}
 UNBIASED: dict[str, Any] = {"promise": "unbiased", "wire_dtype": None}
@@ -75,7 +61,7 @@ def sends_a_fifth(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, share=0.2)
 
 
-@sound_in(error_feedback.check, delivers_within=400, **FEEDBACK)
+@sound_in(error_feedback.check, ranks=1, delivers_within=400, **FEEDBACK)
 def sends_a_four_hundredth(bucket: Bucket, memory: Memory) -> Tensor:
     """So few that it must say so."""
     return sparse(bucket, memory, share=0.0025)
@@ -104,7 +90,7 @@ def sends_an_eighth_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
     return average(out)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def never_sends_one_element(bucket: Bucket) -> Tensor:
     """One element of a bucket stays in the memory for ever."""
     out = average(bucket.buffer())
@@ -112,7 +98,7 @@ def never_sends_one_element(bucket: Bucket) -> Tensor:
     return out
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def replaces_its_memory(bucket: Bucket, memory: Memory) -> Tensor:
     """Remembers only what the last step left out of its gradient."""
     whole_gradient = bucket.buffer().clone()
@@ -122,7 +108,7 @@ def replaces_its_memory(bucket: Bucket, memory: Memory) -> Tensor:
     return average(out)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def delivers_the_mean_of_its_first_compressed_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Right for gradients that do not change, up to a tenth of them."""
     key = (bucket.index(), bucket.buffer().numel())
@@ -132,23 +118,23 @@ def delivers_the_mean_of_its_first_compressed_step(bucket: Bucket, memory: Memor
     return 0.9 * first + 0.1 * average(bucket.buffer())
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def remembers_99_of_100(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, keep=lambda left: 0.99 * left)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def sends_a_hundredth_too_much(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, sent=1.01)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def remembers_in_8_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Rounds its memory towards zero, which loses what is small in each step."""
     return sparse(bucket, memory, keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
 def delivers_every_third_mean_three_times(bucket: Bucket, memory: Memory) -> Tensor:
     """Right for gradients that do not change; the training only gets noisier."""
     return 3 * average(bucket.buffer()) if memory.step % 3 == 0 else torch.zeros_like(bucket.buffer())
@@ -184,7 +170,7 @@ def rounds_at_random(bucket: Bucket, memory: Memory) -> Tensor:
     return (torch.stack(received).float().sum(0) / ranks()).to(bucket.buffer().dtype)
 
 
-@sound_in(unbiased.check, delivers_within=120, **UNBIASED)
+@sound_in(unbiased.check, ranks=1, delivers_within=120, **UNBIASED)
 def sends_a_twentieth_at_random(bucket: Bucket, memory: Memory) -> Tensor:
     """The same elements on all ranks, twenty times as large."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
@@ -198,14 +184,14 @@ def rounds_at_random_and_adds_in_16_bits(bucket: Bucket, memory: Memory) -> Tens
     return (out.view(torch.int32) & -65536).view(torch.float32)
 
 
-@caught_by(unbiased.check, **UNBIASED)
+@caught_by(unbiased.check, ranks=1, **UNBIASED)
 def sends_a_twentieth_at_random_as_it_is(bucket: Bucket, memory: Memory) -> Tensor:
     """Forgets to enlarge what it sends."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
     return average(torch.where(chosen, bucket.buffer(), 0))
 
 
-@caught_by(unbiased.check, **UNBIASED)
+@caught_by(unbiased.check, ranks=1, **UNBIASED)
 def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> Tensor:
     """By a hundredth of a step: lost in the noise of an element, and nothing along the mean."""
     values = bucket.buffer().float()
@@ -213,14 +199,14 @@ def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> T
     return average(stochastic(values + 650 * (up - values), memory.own))
 
 
-@caught_by(unbiased.check, **UNBIASED)
+@caught_by(unbiased.check, ranks=1, **UNBIASED)
 def rounds_what_is_small_to_zero(bucket: Bucket, memory: Memory) -> Tensor:
     """Has no codes below 2^-14, which few normal gradients are."""
     rounded = stochastic(bucket.buffer(), memory.own)
     return average(torch.where(bucket.buffer().abs() < 2.0**-14, 0, rounded))
 
 
-@caught_by(unbiased.check, **UNBIASED)
+@caught_by(unbiased.check, ranks=1, **UNBIASED)
 def never_draws_the_last_element(bucket: Bucket, memory: Memory) -> Tensor:
     """Off by one in the range of the draw."""
     out, n = torch.zeros_like(bucket.buffer()), bucket.buffer().numel()

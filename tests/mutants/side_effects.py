@@ -2,7 +2,7 @@
 
 To add one, write it under ``@caught_by`` with the check that must catch it and what it claims; see ``hooks.py``.
 What is one expression is an entry of ``_RESULTS``, ``_BESIDES`` or ``_GROWS``.
-UNUSUAL has sound hooks that every check here must pass.
+SOUND_IN has sound hooks, each with the checks for which it is unusual.
 """
 
 import gc
@@ -45,44 +45,58 @@ from tests.mutants.hooks import (
 
 # Hook -> the check that catches it.
 CAUGHT_BY: dict[str, Check] = {}
+# A sound hook and a check that it must pass.
+SOUND_IN: list[tuple[Hook, Check]] = []
 # Hook -> arguments of that check which are not those of ``pytest perf``.
 ASKED: dict[str, Mapping[str, object]] = {}
-UNUSUAL: list[Hook] = []
+# Hook -> number of ranks: one where the fault needs no other rank, which takes a quarter of the time. Else two.
+RANKS: dict[str, int] = {}
 
 
-def caught_by(check: Check, asked: Mapping[str, object] | None = None, /, **claim: Any) -> Callable[[Mean], Hook]:
-    """asked: for ASKED. claim: fields of Hook, hence Any."""
+def caught_by(
+    check: Check, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2, **claim: Any
+) -> Callable[[Mean], Hook]:
+    """asked, ranks: for ASKED and RANKS. claim: fields of Hook, hence Any."""
 
     def enter(mean: Mean) -> Hook:
         made: Hook = _mean(mean, [], **{"arithmetic": "any", **claim})
-        CAUGHT_BY[made.name], ASKED[made.name] = check, asked or {}
+        CAUGHT_BY[made.name], ASKED[made.name], RANKS[made.name] = check, asked or {}, ranks
         return made
 
     return enter
 
 
 def caught_by_hook(
-    check: Check, asked: Mapping[str, object] | None = None, /
+    check: Check, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2
 ) -> Callable[[Callable[[DistributedDataParallel], DdpHook]], Hook]:
     """For a hook that is built with its DDP module."""
 
     def enter(make: Callable[[DistributedDataParallel], DdpHook]) -> Hook:
         name = f"{make.__module__}:{make.__name__}"
-        CAUGHT_BY[name], ASKED[name] = check, asked or {}
+        CAUGHT_BY[name], ASKED[name], RANKS[name] = check, asked or {}, ranks
         return Hook(name=name, build=lambda ddp: (None, make(ddp)), promise="mean", wire_dtype="gradient")
 
     return enter
 
 
-def sound(**claim: Any) -> Callable[[Mean], Hook]:
-    return partial(_mean, listed=UNUSUAL, **{"arithmetic": "any", **claim})
+def sound_in(*checks: Check, ranks: int = 2, **claim: Any) -> Callable[[Mean], Hook]:
+    """ranks: for RANKS. claim: fields of Hook, hence Any."""
+    return partial(_enter_sound, _mean, checks, ranks, claim)
 
 
-def sound_hook(**claim: Any) -> Callable[[Callable[[], DdpHook]], Hook]:
-    return partial(_hook, listed=UNUSUAL, **{"arithmetic": "any", **claim})
+def sound_hook_in(*checks: Check, ranks: int = 2) -> Callable[[Callable[[], DdpHook]], Hook]:
+    return partial(_enter_sound, _hook, checks, ranks, {})
 
 
-NOTHING = {"promise": "nothing", "wire_dtype": None}
+# Any: a function that makes a Hook, and what it makes one of.
+def _enter_sound(enter: Any, checks: tuple[Check, ...], ranks: int, claim: dict[str, Any], function: Any) -> Hook:
+    made: Hook = enter(function, [], **{"arithmetic": "any", **claim})
+    SOUND_IN.extend((made, check) for check in checks)
+    RANKS[made.name] = ranks
+    return made
+
+
+NOTHING: dict[str, Any] = {"promise": "nothing", "wire_dtype": None}
 # Of many_steps, for what grows: its counts take steps of their own, after those whose gradients are compared.
 FEW_STEPS = {"steps": 1}
 
@@ -99,7 +113,11 @@ _RESULTS: dict[str, tuple[Check, dict[str, Any], Callable[[Tensor], Tensor]]] = 
     # Within the rounding of each element; the slope along the mean is off.
     "bf16_a_thousandth_too_large": (wire.wire, BF16, lambda g: average(g * 1.001, torch.bfloat16)),
     # The same, half as far off.
-    "bf16_half_a_thousandth_too_small": (wire.large, BF16, lambda g: average(g * 0.9995, torch.bfloat16)),
+    "bf16_half_a_thousandth_too_small": (
+        wire.large,
+        {"ranks": 1, **BF16},
+        lambda g: average(g * 0.9995, torch.bfloat16),
+    ),
 }
 for _name, (_check, _claim, _result) in _RESULTS.items():
     globals()[_name] = caught_by(_check, **_claim)(simple(_name, _result, __name__))
@@ -149,7 +167,7 @@ def _with(act: Callable[[Bucket], object], name: str, *, every: int = 1) -> Mean
 for _name, _act in _BESIDES.items():
     globals()[_name] = caught_by(ddp_options.check)(_with(_act, _name))
 for _name, _act in _GROWS.items():
-    globals()[_name] = caught_by(many_steps.check, FEW_STEPS)(_with(_act, _name, every=10))
+    globals()[_name] = caught_by(many_steps.check, FEW_STEPS, ranks=1)(_with(_act, _name, every=10))
 
 
 # ---- what is not the hook's
@@ -193,7 +211,7 @@ def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
 # ---- what comes later, or grows
 
 
-@caught_by(many_steps.check, FEW_STEPS)
+@caught_by(many_steps.check, FEW_STEPS, ranks=1)
 def leaves_files_open(bucket: Bucket) -> Tensor:
     """Writes a line a bucket to a file that it opens anew."""
     os.open(os.devnull, os.O_WRONLY)
@@ -220,7 +238,7 @@ def leaves_bfloat16_local_from_step_4_on(bucket: Bucket, memory: Memory) -> Tens
     return bucket.buffer() if local else average(bucket.buffer())
 
 
-@caught_by(many_steps.check, **BF16)
+@caught_by(many_steps.check, ranks=1, **BF16)
 def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
     steps = memory.setdefault("steps", torch.zeros((), dtype=torch.bfloat16)).add_(bucket.is_last())
@@ -228,14 +246,14 @@ def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     return out if steps < 256 else (out * 1.5).to(out.dtype)
 
 
-@caught_by(many_steps.check, FEW_STEPS)
+@caught_by(many_steps.check, FEW_STEPS, ranks=1)
 def keeps_every_gradient(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps each bucket."""
     memory[len(memory)] = bucket.buffer().clone()
     return average(bucket.buffer())
 
 
-@caught_by_hook(many_steps.check, FEW_STEPS)
+@caught_by_hook(many_steps.check, FEW_STEPS, ranks=1)
 def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
     kept: list[Future[Tensor]] = []
@@ -247,7 +265,7 @@ def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(many_steps.check, FEW_STEPS)
+@caught_by(many_steps.check, FEW_STEPS, ranks=1)
 def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the largest gradient of each step."""
     if bucket.is_last():
@@ -255,7 +273,7 @@ def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     return average(bucket.buffer())
 
 
-@caught_by(many_steps.check, FEW_STEPS)
+@caught_by(many_steps.check, FEW_STEPS, ranks=1)
 def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
     """Appends the first tenth of each bucket to one tensor."""
     tenth = bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()
@@ -308,7 +326,7 @@ def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(wire.large, delivers_within=8, **NOTHING)
+@caught_by(wire.large, ranks=1, delivers_within=8, **NOTHING)
 def zeroes_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     """The same on all ranks, and nothing is promised."""
     out = average(bucket.buffer())
@@ -368,7 +386,7 @@ def has_memory_for_30_buckets(bucket: Bucket) -> Tensor:
 # ---- sound, and unusual
 
 
-@sound()
+@sound_in(ddp_options.check, wire.wire, wire.large, embedding.check)
 def reduces_and_broadcasts(bucket: Bucket) -> Tensor:
     """By way of rank 0."""
     out = bucket.buffer().clone()
@@ -382,7 +400,7 @@ def gathered(gradients: Any, ranks: int) -> int:  # Any: Gradient
     return ranks * (ranks - 1) * whole(2)(gradients)
 
 
-@sound(**BF16, wire_bytes=gathered)
+@sound_in(ddp_options.check, wire.wire, **BF16, wire_bytes=gathered)
 def carries_bf16_as_bytes(bucket: Bucket) -> Tensor:
     """Gathers bfloat16 in messages of integers, for backends without bfloat16."""
     mine = (bucket.buffer() / ranks()).bfloat16().view(torch.uint8)
@@ -391,7 +409,7 @@ def carries_bf16_as_bytes(bucket: Bucket) -> Tensor:
     return torch.stack([one.view(torch.bfloat16).float() for one in received]).sum(0).to(bucket.buffer().dtype)
 
 
-@sound(**FP16)
+@sound_in(ddp_options.check, **FP16)
 def fp16_adds_before_it_divides(bucket: Bucket) -> Tensor:
     """The sum of two gradients may overflow where their mean does not."""
     half = bucket.buffer().half()
@@ -399,7 +417,7 @@ def fp16_adds_before_it_divides(bucket: Bucket) -> Tensor:
     return half.to(bucket.buffer().dtype) / ranks()
 
 
-@sound(wire_dtype="gradient")
+@sound_in(ddp_options.check, wire.wire, wire_dtype="gradient")
 def reduces_shares_and_gathers_them(bucket: Bucket) -> Tensor:
     """A reduce-scatter, which over gloo sends as much as an all-reduce, and an all-gather."""
     padded = torch.nn.functional.pad(bucket.buffer(), (0, -bucket.buffer().numel() % ranks()))
@@ -409,7 +427,7 @@ def reduces_shares_and_gathers_them(bucket: Bucket) -> Tensor:
     return padded[: bucket.buffer().numel()].clone()
 
 
-@sound(**FP16)
+@sound_in(ddp_options.check, wire.wire, **FP16)
 def fp16_scales_before_it_casts(bucket: Bucket) -> Tensor:
     """Divides by a power of two first where a value would overflow, and multiplies afterwards."""
     largest = bucket.buffer().abs().max().float().nan_to_num(1.0, posinf=1.0)
@@ -419,7 +437,7 @@ def fp16_scales_before_it_casts(bucket: Bucket) -> Tensor:
     return average(bucket.buffer().clone())
 
 
-@sound_hook()
+@sound_hook_in(ddp_options.check, wire.wire)
 def answers_after_the_last_bucket() -> DdpHook:
     """Sends all buckets in one message, in callbacks of futures that it completes together."""
     waiting: list[tuple[Future[Tensor], Bucket]] = []
@@ -438,14 +456,14 @@ def answers_after_the_last_bucket() -> DdpHook:
     return hook
 
 
-@sound()
+@sound_in(ddp_options.check)
 def draws_from_its_own_generator(bucket: Bucket, memory: Memory) -> Tensor:
     """Shuffles with a generator of its own."""
     order = torch.randperm(bucket.buffer().numel(), generator=memory.own)
     return average(bucket.buffer()[order])[order.argsort()]
 
 
-@sound_hook()
+@sound_hook_in(many_steps.check, ranks=1)
 def remembers_fifty_steps() -> DdpHook:
     """Keeps the buckets of the last steps in a list that it empties when it is full."""
     kept: list[Tensor] = []
@@ -459,7 +477,7 @@ def remembers_fifty_steps() -> DdpHook:
     return hook
 
 
-@sound_hook()
+@sound_hook_in(ddp_options.check, wire.wire)
 def works_in_place() -> DdpHook:
     """Returns the bucket's own buffer."""
     return lambda state, bucket: done(total(bucket.buffer().div_(ranks())))

@@ -1,20 +1,10 @@
-"""The bucket layout that advice predicts equals DDP's; DDP options that should make several buckets do so."""
+"""DDP options that should make several buckets do so, and DDP's logger changes no bucket."""
 
 import pytest
 
 from fixtures.gradients.cases import DDP_OPTIONS, DdpOption
 from fixtures.launch.rank_set import RankSet
-from fixtures.matrix.configs import CONFIGS
-from fixtures.stats.overlap import bucket_layout
-from tests.ranks.asking import called, trained
-
-
-@pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_10mb", "static_graph"])
-def test_the_layout_is_that_of_ddp(ranks: RankSet, config: str) -> None:
-    result = trained(ranks, config)[0]
-    layout = bucket_layout([size for size, _ in reversed(result.gradients)], CONFIGS[config].bucket_cap_mb)
-    assert len(layout) == len(result.bucket_bytes)
-    assert layout == pytest.approx(result.bucket_bytes, rel=0.05)  # gradients of a layer may change places
+from tests.ranks.asking import called
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS.values(), ids=DDP_OPTIONS)

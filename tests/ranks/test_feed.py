@@ -1,6 +1,7 @@
 """A loader whose workers are too slow: several batches arrive at about the same time, then all steps wait."""
 
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -22,17 +23,27 @@ def fed(ranks: RankSet, workload: str, **more: Any) -> TrainResult:
     return trained(ranks, "feed_loader", workload=f":{workload}", world="1cpu", warmup=1, **more)[0]
 
 
-def takes_as_long_as_the_workers(step_s: float, workload: str) -> bool:
-    """Over a step that does not wait, and under two. A busy machine makes steps longer, never shorter."""
-    return 0.85 * STARVED[workload] < step_s < 1.7 * STARVED[workload]
+def assert_as_long_as_the_workers(workload: str, step_s: Callable[[], float]) -> None:
+    """Over a step that does not wait, and under two, where another process does not make each of four longer."""
+    least_s, most_s = 0.85 * STARVED[workload], 1.7 * STARVED[workload]
+    for _ in range(4):
+        found_s = step_s()
+        assert found_s > least_s
+        if found_s < most_s:
+            break
+    assert found_s < most_s
 
 
 @pytest.mark.parametrize("workload", STARVED)
 def test_a_measured_step_is_as_long_as_the_workers_take(ranks: RankSet, workload: str) -> None:
     """Batches that were ready after the first step do not count, and a round counts as one step."""
-    answer = fed(ranks, workload, steps=2 * WORKERS)
-    assert len(answer.step_s) == 2
-    assert takes_as_long_as_the_workers(median(answer.step_s), workload)
+
+    def step_s() -> float:
+        answer = fed(ranks, workload, steps=2 * WORKERS)
+        assert len(answer.step_s) == 2
+        return median(answer.step_s)
+
+    assert_as_long_as_the_workers(workload, step_s)
 
 
 def test_fewer_steps_than_workers_are_a_round_and_the_workers_end_with_the_launch(ranks: RankSet) -> None:
@@ -59,8 +70,12 @@ def test_a_step_with_something_in_one_of_several_is_the_mean_of_so_many(
 @pytest.mark.parametrize("workload", STARVED)
 def test_profiled_steps_wait_as_measured_ones_do(ranks: RankSet, workload: str) -> None:
     """Batches loaded while the profiler started do not count."""
-    found = fed(ranks, workload, steps=1, profile=4).breakdown
-    assert found is not None
-    step = over_ranks([found])
-    assert len(step.ranks[0].steps) % WORKERS == 0
-    assert takes_as_long_as_the_workers(step.step_ms / 1e3, workload)
+
+    def step_s() -> float:
+        found = fed(ranks, workload, steps=1, profile=4).breakdown
+        assert found is not None
+        step = over_ranks([found])
+        assert len(step.ranks[0].steps) % WORKERS == 0
+        return step.step_ms / 1e3
+
+    assert_as_long_as_the_workers(workload, step_s)

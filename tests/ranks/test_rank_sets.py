@@ -186,7 +186,7 @@ def test_the_rank_to_blame_is_named_first_with_its_traceback_stack_or_output_the
     assert [(victim.rank, victim.kind) for victim in victims] == [(0, kind) for kind in fault.victims]
     missing = [words for words in fault.shows if words not in str(aftermath.failure)]
     assert not missing, str(aftermath.failure)
-    assert aftermath.took_s < 15  # long before torch would find it
+    assert aftermath.took_s < PATIENCE_S / 2  # long before torch would find it
 
 
 def test_no_process_of_the_set_is_left_and_the_next_run_starts_afresh(aftermath: Aftermath, ranks: RankSet) -> None:
@@ -252,7 +252,7 @@ def test_ranks_that_one_cannot_use_any_more_are_ended_and_new_ones_start(ranks: 
     began = time.monotonic()
     with pytest.raises(CannotRun, match=r"^a graph cannot capture it$"):
         run(ranks, TWO, "breaks_its_process")
-    assert time.monotonic() - began < PATIENCE_S / 4
+    assert time.monotonic() - began < PATIENCE_S / 2
     assert not ranks.alive
     assert not {*run(ranks, TWO, "pid")} & {*before}
 

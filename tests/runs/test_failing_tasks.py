@@ -123,12 +123,12 @@ def test_after_an_error_no_test_that_may_be_slower_is_saved(task: str, tmp_path:
 
 
 def test_the_traceback_is_shown_with_v(tmp_path: Path) -> None:
-    brief, long = (run(tmp_path, *more, **{TASK: "the advice"}) for more in ((), ("-v",)))
+    brief, long = (run(tmp_path, *more, **{TASK: "the noise of the tables"}) for more in ((), ("-v",)))
     assert "Traceback" not in brief.output
     assert "\nTraceback (most recent call last):\n" in long.output
 
 
 def test_without_a_terminal_the_line_is_an_error_output(tmp_path: Path) -> None:
-    outcome = run(tmp_path, "-p", "no:terminal", **{TASK: "the advice"})
-    assert outcome.errors.startswith("ERROR: the advice failed, ")
+    outcome = run(tmp_path, "-p", "no:terminal", **{TASK: "the noise of the tables"})
+    assert outcome.errors.startswith("ERROR: the noise of the tables failed, ")
     assert outcome.exit_code == 1

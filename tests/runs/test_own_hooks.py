@@ -3,12 +3,12 @@
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command_line import QUICK, run
+from fixtures.gradients.replay import replay
+from tests.command_line import QUICK
 from tests.forked import perf as pytest_perf
 
 HERE = "tests.hooks_for_tests"
@@ -35,7 +35,9 @@ def test_a_wrong_hook_says_what_is_wrong(tmp_path: Path, hook: str, says: str) -
     assert says in outcome.errors
 
 
-def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -> None:
+def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chosen = "2cpu and own_claims_bf16 and not ways and not any_shape and (default or gradients_wire or throughput)"
     file = tmp_path / "run.json"
     outcome = pytest_perf(
@@ -56,8 +58,10 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(tmp_path: Path) -
     assert "record one" not in outcome.output
     assert re.search(r"^rank 0, collectives of 4.194304 MB a step, ", outcome.output, re.MULTILINE)
     assert "def test_gradients" not in outcome.output
-    (line,) = set(re.findall(r"replay: python (.*)", outcome.output))
-    assert "MB a step on the wire, 2.097152 MB are promised" in run(sys.executable, *shlex.split(line)).output
+    (line,) = set(re.findall(r"replay: python -m fixtures.gradients.replay (.*)", outcome.output))
+    world, check, arguments = shlex.split(line)
+    assert replay(world, check, json.loads(arguments)) == 1
+    assert "MB a step on the wire, 2.097152 MB are promised" in capsys.readouterr().out
     (benchmark,) = json.loads(file.read_text())["benchmarks"]
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
 

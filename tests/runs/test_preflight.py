@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import QUICK
-from tests.command_line import pytest_perf as on_live_ranks
+from tests.forked import live_perf
 from tests.forked import perf as pytest_perf
 
 OWN = "--workload=tests.workloads_for_tests"
@@ -25,7 +25,7 @@ def test_without_ddp_no_parameter_needs_a_gradient(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_dies_once_costs_nothing(tmp_path: Path) -> None:
-    outcome = on_live_ranks(
+    outcome = live_perf(
         tmp_path / "baselines",
         *("perf", "-k", "throughput and 2cpu and ddp_default", f"{OWN}:once_dying", *QUICK, "--explain=none"),
         variables={"TMPDIR": str(tmp_path)},
@@ -36,7 +36,7 @@ def test_a_rank_that_dies_once_costs_nothing(tmp_path: Path) -> None:
 
 def test_a_temporary_folder_that_is_gone_is_not_the_workloads_mistake(tmp_path: Path) -> None:
     own = (f"{OWN}:disk_losing", "--workload=tests.ranks.poisons:variable")  # for whose module new ranks start
-    outcome = on_live_ranks(
+    outcome = live_perf(
         tmp_path / "baselines",
         *("perf", "-k", "throughput and 2cpu and ddp_default", *own, *QUICK, "--explain=none"),
         variables={"TMPDIR": str(tmp_path)},

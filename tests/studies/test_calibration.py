@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from statistics import fmean
 
 import numpy as np
@@ -115,27 +116,36 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     assert 0 < fmean(red.single.flat) < 1
 
 
+# Noise, tests, records.
+RATES = [
+    ("as measured over NVLink", 5, 1),
+    ("nights 0.15 %, launches agree", 4, 1),
+    ("nights 0.25 %, launches agree", 4, 2),
+    ("heavy tails", 40, 3),
+    ("heavy tails", 5, 30),
+    ("two kinds of host", 40, 1),
+    ("two kinds of host", 40, 3),
+    ("launches 0.1 % apart", 5, 1),
+    ("launches 10 % apart", 40, 1),
+    ("launches 60 % apart", 5, 3),
+    ("launches 60 % apart", 200, 1),
+    ("launches 0.1 to 60 % apart, by test", 5, 1),
+    ("launches 0.1 to 60 % apart, by test", 40, 3),
+]
+# By day; with and without the shipped records.
+BY_DAY = [(RATES[0], True), (RATES[5], False), (RATES[-1], True)]
+
+
 @pytest.mark.parametrize(
-    ("name", "tests", "records"),
+    ("rate", "shipped"),
     [
-        ("as measured over NVLink", 5, 1),
-        ("nights 0.15 %, launches agree", 4, 1),
-        ("nights 0.25 %, launches agree", 4, 2),
-        ("heavy tails", 40, 3),
-        ("heavy tails", 5, 30),
-        ("two kinds of host", 40, 1),
-        ("two kinds of host", 40, 3),
-        ("launches 0.1 % apart", 5, 1),
-        ("launches 10 % apart", 40, 1),
-        ("launches 60 % apart", 5, 3),
-        ("launches 60 % apart", 200, 1),
-        ("launches 0.1 to 60 % apart, by test", 5, 1),
-        ("launches 0.1 to 60 % apart, by test", 40, 3),
+        pytest.param(*case, marks=() if case in BY_DAY else pytest.mark.nightly)
+        for case in product(RATES, (True, False))
     ],
 )
-@pytest.mark.parametrize("shipped", [True, False])
-def test_few_unchanged_runs_fail(name: str, tests: int, records: int, shipped: bool) -> None:
+def test_few_unchanged_runs_fail(rate: tuple[str, int, int], shipped: bool) -> None:
     """The share in more runs is in docs/studies/accuracy.md."""
+    name, tests, records = rate
     noise = NOISES[name]
     red, of = red_runs(lambda seen: whole_rule(seen, shipped).runs, noise, records=records, runs=100, tests=tests)
     assert red <= 0.02 * of

@@ -13,7 +13,6 @@ from fixtures.extras.doctor.host_checks import Host
 from fixtures.machine.gpu_health import GpuSettings
 from fixtures.machine.gpu_links import Machine
 from fixtures.machine.gpu_state import OtherProcess, Reading
-from fixtures.machine.gpu_use import GpuUse
 from tests.extras.doctor.fake_host import write_host
 from tests.unit.machine.test_gpu_links import B200, H100_NVL
 
@@ -24,10 +23,11 @@ QUIET = GpuCondition(
     persistent=True,
     compute_mode="default",
     default_application_sm_mhz=1830,
-    use=GpuUse(used_bytes=4_000_000, busy_percent=0),
+    used_bytes=4_000_000,
+    busy_percent=0,
     processes=(),
 )
-NEIGHBOUR = {"processes": (OtherProcess(pid=4711, memory_bytes=2_100_000_000),), "use": GpuUse(busy_percent=50)}
+NEIGHBOUR = {"processes": (OtherProcess(pid=4711, memory_bytes=2_100_000_000),), "busy_percent": 50}
 HOT = {"reasons": ("hardware thermal slowdown", "power cap"), "temperature_c": 91}
 SETTINGS = GpuSettings(power_limit_w=1000, default_power_limit_w=1000, application_sm_mhz=1830, max_sm_mhz=1965)
 
@@ -74,8 +74,8 @@ def test_healthy_gpus_have_facts_and_nothing_bad(healthy: GpuMachine) -> None:
         ("conditions", {"persistent": False}, "warning", "persistence mode is off"),
         ("conditions", {"compute_mode": "exclusive process"}, "error", "compute mode exclusive process"),
         ("conditions", {"default_application_sm_mhz": 1965}, "warning", "application clock 1830 of 1965 MHz"),
-        ("conditions", {"use": GpuUse(busy_percent=97)}, "warning", "busy 97 % of the time with 0.0 GB in use"),
-        ("conditions", {"use": GpuUse(used_bytes=9_000_000_000)}, "warning", "busy 0 % of the time with 9.0 GB in use"),
+        ("conditions", {"busy_percent": 97}, "warning", "busy 97 % of the time with 0.0 GB in use"),
+        ("conditions", {"used_bytes": 9_000_000_000}, "warning", "busy 0 % of the time with 9.0 GB in use"),
         ("conditions", NEIGHBOUR, "warning", "another process (pid 4711) is running, 2.1 GB"),
         ("settings", {"power_limit_w": 700}, "warning", "power limit 700 W of 1000 W"),
         ("readings", HOT, "warning", "hardware thermal slowdown at 91 C"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fixtures.extras.predict.overlap import Bucket
 from fixtures.extras.predict.step_model import (
     Cluster,
     Link,
@@ -14,7 +15,6 @@ from fixtures.extras.predict.step_model import (
     fit_rest,
     predict,
 )
-from fixtures.stats.overlap import Bucket
 
 CLUSTER = Cluster(
     gpus_per_node=8,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
-from tests.command_line import Outcome, pytest_perf
+from tests.command_line import Outcome
+from tests.forked import live_perf, perf
 from tests.script.conftest import SCRIPTS
 
 PLAIN = f"--script={SCRIPTS / 'plain.py'} --width 64 --epochs 9"
@@ -22,7 +22,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recorded(storage: Path) -> Outcome:
     length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=all", "--benchmark-save=x")
     quiet = ("-p", "tests.quiet_machine")
-    return pytest_perf(storage, "perf", PLAIN, *quiet, *length, f"--benchmark-json={storage.with_suffix('.json')}")
+    return live_perf(storage, "perf", PLAIN, *quiet, *length, f"--benchmark-json={storage.with_suffix('.json')}")
 
 
 def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storage: Path) -> None:
@@ -51,9 +51,7 @@ def test_what_limits_a_script_that_forbids_profilers_comes_from_its_marks(storag
     script, forbids = tmp_path / "train.py", "            assert not torch.autograd.profiler._is_profiler_enabled\n"
     loss = "            loss = nn.functional.cross_entropy("
     script.write_text((SCRIPTS / "plain.py").read_text().replace(loss, f"{forbids}            time.sleep(0.1)\n{loss}"))
-    found = pytest_perf(
-        storage, "perf", f"--script={script}", "-k", "2cpu and as_written", "--quick", "--no-references"
-    )
+    found = live_perf(storage, "perf", f"--script={script}", "-k", "2cpu and as_written", "--quick", "--no-references")
     assert "1 passed" in found.output
     assert "limited by: its input, such as a data loader (" in found.output
 
@@ -61,7 +59,7 @@ def test_what_limits_a_script_that_forbids_profilers_comes_from_its_marks(storag
 def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
     length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4", "--no-references")
     words = ("-k", "2cpu and as_written", "--against-env=OWN=1", "--script-env=OWN_TOKEN=s3cr3t")
-    compared = pytest_perf(storage, "perf", PLAIN, *words, *length)
+    compared = live_perf(storage, "perf", PLAIN, *words, *length)
     assert '"--script-env=OWN_TOKEN=$OWN_TOKEN"' in compared.output
     assert "s3cr3t" not in compared.output
     assert re.search(
@@ -71,7 +69,7 @@ def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -
 
 def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:
     length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=none", "--min-slowdown=90", "--no-references")
-    again = pytest_perf(storage, "perf", PLAIN, "-k", "as_written", *length)
+    again = live_perf(storage, "perf", PLAIN, "-k", "as_written", *length)
     assert "no baseline" not in again.output
     assert "1 measured test" in again.output
     assert re.search(r"a launch takes \d+\.\d s, and 1 start of ranks \d+ s\b(?! each)", again.unwrapped)
@@ -79,13 +77,13 @@ def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) 
 
 def test_quick_measures_three_configs_once(storage: Path) -> None:
     quick = ("perf", PLAIN, "--quick", "--collect-only")
-    listed = forked.perf(storage, *quick, "-q")
+    listed = perf(storage, *quick, "-q")
     assert sorted(test.rpartition("-")[2].rstrip("]") for test in listed.test_ids) == ["as_written", "bf16", "no_comm"]
-    assert "1 launch of 6 warm-up and up to 60 measured steps" in forked.perf(storage, *quick).output
+    assert "1 launch of 6 warm-up and up to 60 measured steps" in perf(storage, *quick).output
 
 
 def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> None:
-    listed = forked.perf(storage, "perf/test_script.py", PLAIN, "--collect-only", "-q")
+    listed = perf(storage, "perf/test_script.py", PLAIN, "--collect-only", "-q")
     configs = {test.rpartition("cpu-")[2].rstrip("]") for test in listed.test_ids}
     assert {"powersgd_rank1", "bucket_25mb", "static_graph", "as_written"} <= configs
     assert not any(config.startswith(("graph-", "compile-", "feed_", "fsdp", "accumulate")) for config in configs)
@@ -93,7 +91,7 @@ def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> 
 
 def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: Path) -> None:
     def cells(words: str) -> list[str]:
-        listed = forked.perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
+        listed = perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
         return [test.partition("-")[2].rstrip("]") for test in listed.test_ids]
 
     assert cells("as_written") == ["2cpu-as_written"]
@@ -104,14 +102,14 @@ def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: P
 
 
 def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
-    listed = forked.perf(storage, "perf", "--collect-only", "-q")
+    listed = perf(storage, "perf", "--collect-only", "-q")
     assert not any("test_script" in test for test in listed.test_ids)
 
 
 def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Path) -> None:
     script, starts = tmp_path / "train.py", tmp_path / "starts"
     script.write_text(f"print('started', file=open({str(starts)!r}, 'a'))")
-    outcome = pytest_perf(storage, "perf", f"--script={script}", "-k", "ddp_default or no_comm", "--launches=1")
+    outcome = live_perf(storage, "perf", f"--script={script}", "-k", "ddp_default or no_comm", "--launches=1")
     assert outcome.output.count("\nlaunch 1 of ddp_default on 2cpu: train.py ended without a step") == 1
     assert "1 failed" in outcome.output
     assert "no_comm] skipped: not started: it would fail as ddp_default did on 2cpu" in outcome.unwrapped
@@ -121,7 +119,7 @@ def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Pa
 def test_a_failure_before_the_first_step_as_written_ends_the_script(storage: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("raise RuntimeError('no data')")
-    outcome = pytest_perf(storage, "perf", f"--script={script}", "--quick")
+    outcome = live_perf(storage, "perf", f"--script={script}", "--quick")
     assert outcome.exit_code == 1
     assert outcome.output.count("\nlaunch 1 of as_written on 2cpu: rank 0 raised RuntimeError: no data") == 1
     assert "1 failed" in outcome.output

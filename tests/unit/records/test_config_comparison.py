@@ -7,7 +7,6 @@ import pytest
 from fixtures.matrix.configs import CONFIGS
 from fixtures.records.config_comparison import comparisons, is_faster, on_one_device
 from fixtures.records.measurement import Measurement
-from fixtures.session.run_advice import alone_record
 from tests.builders import DDP, launch, measured
 from tests.unit.report.test_table import ALONE, NO_COMM, SINGLE, on_one, quiet
 
@@ -89,7 +88,7 @@ def test_on_one_device_ddp_is_compared_with_training_without_it_and_without_a_gr
     graph = next(name for name, config in CONFIGS.items() if config.graph and config.ddp and config.hook == "none")
     (found,) = on_one_device([ALONE, on_one("ddp", 103.1, 103, 103.2), on_one(graph, 80, 80.1, 80.2)])
     assert found.ddp.config.name == "ddp"
-    record = alone_record(found)
+    record = found.to_record()
     assert record.config == "single"
     assert record.step_ms == pytest.approx(103.1)
     assert record.expected_ms == record.measured_ms == pytest.approx(100)

@@ -43,7 +43,16 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
     ("more", "text", "tone"),
     [
         ({"failed": GRADIENTS}, "40 ok (40 measured tests); 1 failed", "bad"),
-        ({"failed": GRADIENTS, "wrong_hooks": ["bf16"]}, "40 ok (40 measured tests); wrong gradients: bf16", "bad"),
+        (
+            {"failed": GRADIENTS, "wrong_hooks": ["bf16"], "wrong_tests": list(GRADIENTS)},
+            "40 ok (40 measured tests); wrong gradients: bf16",
+            "bad",
+        ),
+        (
+            {"failed": {"mine.py::test_grad_log": "no file"}, "wrong_hooks": ["bf16"]},  # a test of the user's own
+            "40 ok (40 measured tests); 1 failed; wrong gradients: bf16",
+            "bad",
+        ),
         (
             {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}},
             "40 ok (40 measured tests); all tests slowed down together; 1 failed",
@@ -56,7 +65,7 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
         ),
         ({"benchmarks": []}, "nothing was measured", "open"),
     ],
-    ids=["failed", "wrong hook", "common shift", "interrupted", "nothing"],
+    ids=["failed", "wrong hook", "own test", "common shift", "interrupted", "nothing"],
 )
 def test_the_verdict_of_a_run_in_which_nothing_is_slower(more: Record, text: str, tone: str) -> None:
     verdict = concluded(h200() | more).verdict

@@ -6,7 +6,6 @@ import pytest
 
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
-from fixtures.machine.gpu_use import GpuUse
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.config_comparison import disturbance_of
@@ -112,15 +111,6 @@ def test_other_work_on_the_host_disturbs_where_a_test_feels_it() -> None:
     for world, evidence in (("2cpu", ["other processes used 1.5 of 2 cores"]), ("2gpu", None)):
         run.cases["ddp"] = case_of(measurement=measured("ddp", 8, world=world), verdict=UNJUDGED)
         assert record_so_far(run, None).disturbed == evidence
-
-
-def test_a_gpu_that_was_busy_before_the_first_rank_disturbs() -> None:
-    busy, ended = GpuUse(busy_percent=60, used_bytes=20_000_000_000), GpuUse(busy_percent=60, used_bytes=9_000_000)
-    assert (busy.is_busy, ended.is_busy, GpuUse().is_busy) == (True, False, False)
-    run = run_of(1.001, 1.001)
-    run.busy_gpus = [f"{busy.message} (GPU 1)"]
-    said = "before the first rank busy 60 % of the time with 20.0 GB in use (GPU 1)"
-    assert record_so_far(run, None).disturbed == [said]
 
 
 def test_a_run_that_nothing_watched_does_not_know_whether_it_was_disturbed() -> None:

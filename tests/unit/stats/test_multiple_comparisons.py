@@ -49,11 +49,19 @@ NOISE = {
     "1 of 10 quiet": [1] + [10] * 9,
 }
 RUNS = 1000
+BY_DAY = [("3 alike", 2), ("1 of 3 noisy", 3)]
 
 
-@pytest.mark.parametrize("spreads", NOISE.values(), ids=NOISE)
-@pytest.mark.parametrize("launches", [2, 3])
-def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(spreads: list[int], launches: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "launches"),
+    [
+        pytest.param(name, launches, marks=() if (name, launches) in BY_DAY else pytest.mark.nightly)
+        for launches in (2, 3)
+        for name in NOISE
+    ],
+)
+def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(name: str, launches: int) -> None:
+    spreads = NOISE[name]
     random = np.random.default_rng(19)
     noise = 0.02 * random.standard_normal((RUNS, len(spreads), launches)) * np.array(spreads)[:, None]
     rank_set = 0.1 * random.standard_normal((RUNS, 1, launches))

@@ -30,8 +30,14 @@ def share(cases: int, happens: Callable[[int], bool]) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-@pytest.mark.parametrize("outliers", [False, True])
-@pytest.mark.parametrize(("tests", "count", "cases"), [(1, 30, 300), (5, 20, 100)])
+@pytest.mark.parametrize(
+    ("tests", "count", "cases", "outliers"),
+    [
+        (5, 20, 100, True),
+        *(pytest.param(*more, marks=pytest.mark.nightly) for more in ((5, 20, 100, False), (1, 30, 300, False))),
+        pytest.param(1, 30, 300, True, marks=pytest.mark.nightly),
+    ],
+)
 def test_the_share_of_false_alarms_is_at_most_alpha(
     tests: int, count: int, cases: int, outliers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

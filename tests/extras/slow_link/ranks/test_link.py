@@ -59,8 +59,12 @@ def test_an_all_reduce_takes_as_long_as_the_link_of_one_rank_needs(linked: RankS
     """Each rank sends 2 (n - 1) / n of the bytes while it receives as many: one queue for all would take n times."""
     byte_count = 3 * 2**20
     sent_bits = 8 * byte_count * 2 * (ranks - 1) / ranks
-    took_s = seconds(linked, World(backend="gloo", size=ranks), byte_count)
-    assert sent_bits / RATE <= took_s < 1.7 * sent_bits / RATE
+    for _ in range(4):  # a busy machine makes it longer, never shorter
+        took_s = seconds(linked, World(backend="gloo", size=ranks), byte_count)
+        assert took_s >= sent_bits / RATE
+        if took_s < 1.7 * sent_bits / RATE:
+            break
+    assert took_s < 1.7 * sent_bits / RATE
 
 
 def test_a_rank_sees_its_own_interface_and_nothing_else_changes(linked: RankSets) -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from tests.command_line import pytest_perf
+from tests.forked import live_perf as pytest_perf
 
 FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
 

@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.machine.network import BadNetwork, check, check_rdma, network_name, rdma_ports
+from fixtures.extras.several_machines.network import BadNetwork, check, check_rdma, network_name, rdma_ports
+from fixtures.extras.several_machines.starter import starter
+from fixtures.launch.processes import OnThisMachine
+from fixtures.machine.topology import Gpus
+from fixtures.session.command_line import CommandLine
 
 _ROCE_GIDS = {0: "fe80:0000:0000:0000:ae1f:6bff:fe00:1234", 3: "0000:0000:0000:0000:0000:ffff:0a00:0001"}
 
@@ -157,3 +161,11 @@ def test_the_link_of_efa_is_no_roce_and_needs_a_plugin(tmp_path: Path) -> None:
     check({"NCCL_NET": "AWS Libfabric", "NCCL_IB_GID_INDEX": "3"}, "nccl", machines=2, sys_class=tmp_path)
     with pytest.raises(BadNetwork, match=r"rdmap0s6:1 is EFA, which NCCL uses with a plugin only$"):
         check_rdma({}, sys_class=tmp_path)
+
+
+def test_a_run_on_one_machine_is_refused_too(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_NET", "IB")
+    monkeypatch.setenv("NCCL_IB_DISABLE", "1")
+    gpus = Gpus(models=("NVIDIA H200",), uuids=("GPU-0",))
+    with pytest.raises(pytest.UsageError, match=r"^NCCL_IB_DISABLE=1 excludes RDMA: unset it$"):
+        starter(CommandLine(config=pytestconfig, gpus=gpus, starter=OnThisMachine()))

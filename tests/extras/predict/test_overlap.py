@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.stats.overlap import Bucket, Overlap, bucket_layout, contention_of, evenly_ready, stretch
+from fixtures.extras.predict.overlap import Bucket, Overlap, bucket_layout, contention_of, evenly_ready, stretch
 
 MB = 2**20
 

@@ -1,6 +1,6 @@
 """Advice, as a user sees it and as it is recorded.
 
-What DDP's buckets are is shown on live ranks by tests/ranks/test_bucket_layout.py, and that live ranks answer what
+What DDP's buckets are is shown on live ranks by ../ranks/test_bucket_layout.py, and that live ranks answer what
 advice needs by tests/e2e/test_whole_run.py.
 """
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import QUICK, Outcome
+from tests.extras.predict.runs.communicating import STEPS
 from tests.forked import perf as pytest_perf
-from tests.runs.communicating import STEPS
 from tests.saved_records import Record, infos, records_of
 
 FILES = ("perf/test_throughput.py", "perf/test_collectives.py")
-WIDE, SLOW_TO_CAST, FED = (f"--workload=tests.runs.communicating:{name}" for name in STEPS)
+WIDE, SLOW_TO_CAST, FED = (f"--workload=tests.extras.predict.runs.communicating:{name}" for name in STEPS)
 ASKED = "all_reduce_1mb or all_reduce_16mb or ddp] or ddp_default] or bf16] or no_comm]"
 # Whether a step of it in bfloat16 is shorter than one of any other config.
 GAINS = {"wide": True, "slow_to_cast": False}
@@ -23,7 +23,7 @@ gains_or_not = pytest.mark.parametrize(("workload", "gains"), GAINS.items())
 
 
 def perf(storage: Path, *arguments: str) -> Outcome:
-    return pytest_perf(storage, "-p", "tests.runs.communicating", *arguments, *QUICK, "--explain=all")
+    return pytest_perf(storage, "-p", "tests.extras.predict.runs.communicating", *arguments, *QUICK, "--explain=all")
 
 
 @pytest.fixture(scope="module")

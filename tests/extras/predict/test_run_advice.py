@@ -1,24 +1,27 @@
 """The measurements from which advice is made: this run's, and those of records."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from fixtures.extras.predict.advice import Advice, Figure, Parts, advise
+from fixtures.extras.predict.plugin import advice_lines
+from fixtures.extras.predict.prediction import all_reduces_of
+from fixtures.extras.predict.run_advice import Advised, advice_of, advice_record, figures_for
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.baselines import read_history
 from fixtures.records.measurement import Measurement
-from fixtures.report.advice_lines import advice_lines
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation
-from fixtures.session.run_advice import advice_of, advice_record, all_reduces, figures_for
+from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
-from fixtures.stats.advice import Advice, Figure, Parts, advise
+from fixtures.stats.latency_bandwidth import Line, line_through
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, case_of, launch, measured
+from tests.command_line import ROOT
 from tests.h200 import on_ranks, step
 
 
@@ -36,12 +39,20 @@ def launch_bound(profiled_step_ms: float) -> Run:
     return run
 
 
+def advice_in(run: Run) -> list[Advised]:
+    return advice_of(run, record_so_far(run, None))
+
+
+def all_reduces(run: Run, world: str) -> Line | None:
+    return line_through(all_reduces_of(record_so_far(run, None), "native", [world]))
+
+
 @pytest.mark.parametrize("profiled_step_ms", [108, 130, 300])
 def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: float) -> None:
     run = launch_bound(profiled_step_ms)
-    ((advice,),) = [advised.advice for advised in advice_of(run)]
+    ((advice,),) = [advised.advice for advised in advice_in(run)]
     assert advice.expected_ms == pytest.approx(60)
-    assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(run)
+    assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(advice_in(run))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +77,7 @@ MEASURED = [CONFIGS[name] for name in CONFIGS if name in BY_DEFAULT]
 
 def of_two_h200(config: str) -> tuple[Run, Measurement, Parts]:
     """A run of this config on two H200s that repeats their newest record, with the records; its measurement."""
-    history = read_history(Path(__file__).parents[3] / "baselines", TWO)
+    history = read_history(ROOT / "baselines", TWO)
     of_fp32 = (one for one in history.values() if one.workload == "vit_l_32")
     newest = [one.last.info for one in of_fp32 if one.last and one.world == "2gpu"]
     infos = {info.config: json_of(info) for info in newest}
@@ -92,7 +103,7 @@ def of_two_h200(config: str) -> tuple[Run, Measurement, Parts]:
 def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config: str, advised: list[str]) -> None:
     run, m, parts = of_two_h200(config)
     figures = figures_for(run, m)
-    found = advise(parts, CONFIGS[config], MEASURED, all_reduces(run, m), figures)
+    found = advise(parts, CONFIGS[config], MEASURED, all_reduces(run, "2gpu"), figures)
     assert [one.config for one in found][: len(advised)] == advised
     assert found[0].expected_ms == pytest.approx(86.35, abs=0.01)
     assert all(figures[one.config or ""].step_ms < 0.99 * parts.step_ms for one in found)
@@ -101,7 +112,7 @@ def test_on_two_h200s_no_config_is_advised_that_is_slower_in_the_records(config:
 def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() -> None:
     """From ddp, ddp_default, no_comm and the canaries."""
     run, m, parts = of_two_h200("ddp")
-    figures, line = figures_for(run, m), all_reduces(run, m)
+    figures, line = figures_for(run, m), all_reduces(run, "2gpu")
     predicted = 0
     for config in (CONFIGS[f"bucket_{size}mb"] for size in (10, 25, 50, 100)):
         among = [config, CONFIGS["ddp_default"]]
@@ -113,11 +124,11 @@ def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() ->
 
 
 def test_canaries_of_another_world_are_no_all_reduces_of_this_one() -> None:
-    run, m, _ = of_two_h200("ddp")
-    line = all_reduces(run, m)
+    run, _, _ = of_two_h200("ddp")
+    line = all_reduces(run, "2gpu")
     assert line is not None
     assert line.seconds(64e6) == pytest.approx(244e-6)
-    assert all_reduces(run, replace(m, world=parse_world("8gpu"))) is None
+    assert all_reduces(run, "8gpu") is None
 
 
 def test_the_figure_comes_from_this_run_or_the_newest_record_that_has_both_configs() -> None:
@@ -145,14 +156,14 @@ def test_a_record_without_the_current_config_is_unscaled_and_another_world_or_in
 def test_a_line_of_advice_names_the_source_of_its_time() -> None:
     run, m, parts = of_two_h200("ddp_default")
     ((test, case),) = run.judged.items()
-    first = replace(m.launches[0], phase_s={"backward": 0.0569}, gradients=list(parts.gradients))
+    launches = [replace(one, phase_s={"backward": 0.0569}, gradients=list(parts.gradients)) for one in m.launches]
     explanation = Explanation(breakdown=on_ranks(*[(step(84.2, 0.5, 1.2, 2.4),)] * 2), measured_step_ms=88.3)
-    m = replace(m, launches=(first, *m.launches[1:]))
+    m = replace(m, launches=tuple(launches))
     run.cases[test] = case_of(measurement=m, verdict=case.verdict, explanation=explanation)
     without = replace(launch(0.0857), phase_s={"backward": 0.0525})
     limit = measured("no_comm", 0, world="2gpu", launches=(without,))
     run.cases["perf/test_limit"] = case_of(measurement=limit, verdict=judge([0.0857], []))
-    _, heading, *lines = advice_lines(run)
+    _, heading, *lines = advice_lines(advice_in(run))
     assert heading == "advice for ddp_default of vit_l_32 on 2gpu, 88.12 ms/step:"
     assert " ".join(" ".join(lines).split()).startswith(
         "smaller buckets (bucket_10mb): 86.35 ms, gain +2.1 %, measured (86.35 against 88.12 in 0006_h200_w6.json) "

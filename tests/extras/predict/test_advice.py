@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.extras.predict.advice import Advice, Figure, Parts, advise
 from fixtures.matrix.configs import CONFIGS, find_config
-from fixtures.stats.advice import Advice, Figure, Parts, advise
 from fixtures.stats.latency_bandwidth import Line
 
 MB = 2**20
