@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from fixtures.gradients.cases import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
 from fixtures.gradients.checks import ddp_options, embedding, error_feedback, many_steps, unbiased, wire
-from fixtures.gradients.fixtures import MANY_STEPS, PromiseCheck
-from fixtures.gradients.left_out import beyond_pairs, injects_any_gradient, unsupported
+from fixtures.gradients.fixtures import MANY_STEPS, PromiseCheck, beyond_pairs, injects_any_gradient, unsupported
 from fixtures.matrix.hooks import find_hook
 
 # Of the parameters. Only the first for 8-bit hooks: torch's deliver float32 for a bucket of any dtype.

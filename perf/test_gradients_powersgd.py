@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.gradients.checks import powersgd
-from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import unsupported
+from fixtures.gradients.fixtures import PromiseCheck, unsupported
 from fixtures.matrix.hooks import HOOKS
 
 SUITES_OWN = [hook.name for hook in HOOKS.values() if hook.promise == "low_rank"]

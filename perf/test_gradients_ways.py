@@ -6,8 +6,7 @@ from fixtures.gradients.checks import local_sgd, scenarios, updates
 from fixtures.gradients.checks.buffers import BUFFER_SCENARIOS, follow, start
 from fixtures.gradients.checks.scenarios import SCENARIOS, kinds_for
 from fixtures.gradients.checks.updates import OPTIMIZERS, UPDATE_OPTIONS, UPDATES
-from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import other_buffers, other_scenario, unsupported
+from fixtures.gradients.fixtures import PromiseCheck, other_buffers, other_scenario, unsupported
 
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"

@@ -3,8 +3,7 @@
 import pytest
 
 from fixtures.gradients.checks import wire
-from fixtures.gradients.fixtures import PromiseCheck
-from fixtures.gradients.left_out import unsupported
+from fixtures.gradients.fixtures import PromiseCheck, unsupported
 
 
 @pytest.mark.two_worlds

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fixtures.gradients.fixtures import one_rank, unsupported
 from fixtures.gradients.hook_training import Training, TrainingAtEqualSamples, faults
-from fixtures.gradients.left_out import one_rank, unsupported
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
 from fixtures.stats.thresholds import LEAST_KEPT_PERCENT, MOST_EXCESS_PERCENT

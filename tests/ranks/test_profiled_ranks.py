@@ -11,8 +11,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
 from fixtures.trace.breakdown import break_down
-from fixtures.trace.ledger import Bucket, Ledger, ledger
-from fixtures.trace.profile import parts_ms, profile_of
+from fixtures.trace.profile import Bucket, Ledger, ledger, parts_ms, profile_of
 from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from tests.ranks.asking import trained
 from tests.recordings import timelines

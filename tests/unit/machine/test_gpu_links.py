@@ -7,8 +7,7 @@ import pynvml
 import pytest
 
 from fixtures.machine.gpu_links import Device, Machine, bits, crossed, header_lines, read_machine
-from fixtures.machine.nvml import UnusableGpus, means_no_gpu, nvml, query
-from fixtures.machine.topology import gpus
+from fixtures.machine.topology import UnusableGpus, gpus, means_no_gpu, nvml, query
 from fixtures.matrix.recorded import json_of
 
 # `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.machine.instance import detect, valid
-from fixtures.machine.nvml import UnusableGpus, hides_all
-from fixtures.machine.topology import Gpus, check_shown, links_in_words, visible, weakest
+from fixtures.machine.topology import Gpus, UnusableGpus, check_shown, hides_all, links_in_words, visible, weakest
 
 NOWHERE = Path("/nowhere")
 

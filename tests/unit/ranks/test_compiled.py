@@ -6,7 +6,7 @@ import torch._dynamo
 import torch._inductor.config
 from torch._dynamo import trace_rules
 
-from fixtures.ranks.compiled import compiling
+from fixtures.ranks.graph import compiling
 
 CPU = torch.device("cpu")
 
