@@ -141,7 +141,7 @@ def _find_plugins_once() -> None:
 
     manager.load_setuptools_entrypoints = loaded
     # Installed plugins are imported already, as they are.
-    config._mark_plugins_for_rewrite = lambda self, hook, _: setattr(self.pluginmanager, "rewrite_hook", hook)
+    config._mark_plugins_for_rewrite = lambda self, hook, *_: setattr(self.pluginmanager, "rewrite_hook", hook)
 
 
 def _run(asked: dict[str, Any]) -> NoReturn:

@@ -62,9 +62,10 @@ def test_each_rank_times_each_repetition_and_one_alone_has_no_all_reduce(ranks: 
     assert result.keys() == LOCAL
 
 
-def test_a_larger_all_reduce_takes_longer_and_all_looks_of_a_run_less_than_two_seconds(looks: CanaryTimes) -> None:
+def test_a_larger_all_reduce_takes_longer_and_all_looks_of_a_run_take_seconds(looks: CanaryTimes) -> None:
     assert fastest(looks, "all_reduce_4mb") > fastest(looks, "all_reduce_64kb")
-    assert 3 * 2 * 18 * sum(fastest(looks, name) for name in ALL) < 2  # launches, looks, repetitions with warm-up
+    # Launches, looks, repetitions with warm-up: 1 s on an idle machine, 3 s with eight processes a core.
+    assert 3 * 2 * 18 * sum(fastest(looks, name) for name in ALL) < 10
 
 
 def fastest(looks: CanaryTimes, canary: str) -> float:

@@ -25,7 +25,14 @@ def run_of(tests: int, spreads: list[float], change: float, random_: random.Rand
     return words
 
 
-@pytest.mark.parametrize("spreads", [[0.002], [0.007], [0.001, 0.003, 0.01], [0.02]], ids=str)
+@pytest.mark.parametrize(
+    "spreads",
+    [
+        [0.001, 0.003, 0.01],
+        *(pytest.param(spread, marks=pytest.mark.nightly) for spread in ([0.002], [0.007], [0.02])),
+    ],
+    ids=str,
+)
 def test_an_unchanged_run_of_forty_tests_fails_at_most_once_in_a_hundred(spreads: list[float]) -> None:
     random_ = random.Random(1)
     red = sum("slower" in run_of(40, spreads, 0.0, random_) for _ in range(100))

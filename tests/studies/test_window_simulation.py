@@ -22,6 +22,14 @@ from studies.window_simulation import (
 
 TESTS = 10_000
 every_noise = pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+BY_DAY = ("0.35 %, skewed", "3 %, long steps")
+every_noise_at_night = pytest.mark.parametrize(
+    "noise",
+    [
+        pytest.param(noise, id=name, marks=() if name in BY_DAY else pytest.mark.nightly)
+        for name, noise in NOISES.items()
+    ],
+)
 
 
 @every_noise
@@ -35,7 +43,7 @@ def test_the_vectorised_window_agrees_with_the_real_one(noise: Noise) -> None:
         assert median == np.median(steps[:count])
 
 
-@every_noise
+@every_noise_at_night
 def test_at_most_alpha_of_unchanged_tests_are_slower(noise: Noise) -> None:
     """Any slowdown against records with equal windows; more than 1 % against records with whole windows."""
     for alarms in (
@@ -46,7 +54,7 @@ def test_at_most_alpha_of_unchanged_tests_are_slower(noise: Noise) -> None:
         assert stats.binomtest(alarms, TESTS).proportion_ci(0.95).high <= ALPHA
 
 
-@every_noise
+@every_noise_at_night
 def test_early_and_whole_windows_have_equal_error_rates(noise: Noise) -> None:
     for judged in (
         [history(noise, window, window, tests=TESTS, seed=2).alarms for window in (early, whole)],
@@ -62,7 +70,7 @@ def test_a_window_that_depends_on_the_result_has_more_false_alarms() -> None:
     assert peeked > 3 * fair
 
 
-@every_noise
+@every_noise_at_night
 def test_stopping_early_finds_the_same_slowdowns(noise: Noise) -> None:
     """Long steps are fewer; this costs little if launches differ as much as steps do."""
     noise, factor = (replace(noise, launch=noise.spread), 1.06) if noise.step_s else (noise, 1)
