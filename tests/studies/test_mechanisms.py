@@ -5,7 +5,13 @@ import pytest
 from studies.mechanisms import DISTURBED, SIMULATED, in_simulation, wrong_best
 
 
-@pytest.mark.parametrize("name", SIMULATED)
+# Whose simulation takes half a minute.
+AT_NIGHT = ("the run scale", "the fitted prior")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in AT_NIGHT else ()) for name in SIMULATED]
+)
 def test_without_a_mechanism_its_case_is_worse(name: str) -> None:
     case, rule = SIMULATED[name]
     with_it, without = in_simulation(case), in_simulation(case, rule)
