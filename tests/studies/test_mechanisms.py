@@ -4,7 +4,6 @@ import pytest
 
 from studies.mechanisms import DISTURBED, SIMULATED, in_simulation, wrong_best
 
-
 # Whose simulation takes half a minute.
 AT_NIGHT = ("the run scale", "the fitted prior")
 
