@@ -2,10 +2,18 @@
 
 import pytest
 
-from fixtures.matrix.configs import HOOKS_COMPARED, HOOKS_OF_THE_SUITE
+from fixtures.extras.hooks.hooks import HOOKS
+from fixtures.matrix.configs import CONFIGS
 from fixtures.session.measure import Measure
 
+OWN = [name for name, config in CONFIGS.items() if config.hook in {hook.name for hook in HOOKS}]
+# The same buckets with torch's hooks, and without communication.
+COMPARED = (
+    *("ddp", "bf16-bucket_25mb", "powersgd_rank1-bucket_25mb", "no_comm-bucket_25mb"),
+    *("graph-bf16-bucket_25mb", "graph-no_comm-bucket_25mb"),
+)
 
-@pytest.mark.cells((*HOOKS_COMPARED, *HOOKS_OF_THE_SUITE), "largest", default=False)
+
+@pytest.mark.cells((*COMPARED, *OWN), "largest", default=False)
 def test_hooks(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

@@ -18,7 +18,6 @@ from torch.futures import Future
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS
 from fixtures.ranks.hook_result import DdpHook
-from fixtures.ranks.hooks.all_to_all import Bf16State, bf16_all_to_all_hook
 
 Bucket = GradBucket
 # From a bucket, or from it and a Memory.
@@ -279,21 +278,6 @@ def fp32_whatever_the_dtype(bucket: Bucket) -> Tensor:
 
 
 # ---- wrong dtype or rounding
-
-
-class _SumsInBf16(Bf16State):
-    def mean(self, received: Tensor) -> Tensor:
-        total = received[0]
-        for row in received[1:]:
-            total = total + row
-        return (total / len(received)).unsqueeze(0)
-
-
-@mutant_hook(**BF16, arithmetic="sum_in_float32")
-def bf16_all_to_all_forgets_the_float32_sum() -> DdpHook:
-    """Rounds each partial sum to bfloat16, as an all-reduce does."""
-    state = _SumsInBf16()
-    return lambda _, bucket: bf16_all_to_all_hook(state, bucket)
 
 
 @mutant(**BF16)

@@ -13,9 +13,7 @@ from fixtures.gradients.replay import path as path_of
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import torch_version
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.suite_hooks import SUITE_HOOKS
 from fixtures.matrix.worlds import World
-from tests.mutants import suite_hooks
 from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES, sound
 
 SOUND = sound.name
@@ -57,17 +55,6 @@ def path(thing: type | object) -> str:
 @pytest.mark.parametrize("hook", CAUGHT_BY)
 def test_a_hook_that_is_broken_in_a_way_is_caught(three_ranks: RankSets, hook: str) -> None:
     assert in_scenario(three_ranks, hook, *CAUGHT_BY[hook])
-
-
-@pytest.mark.parametrize("hook", suite_hooks.CAUGHT_BY)
-def test_a_broken_hook_of_the_suite_is_caught(three_ranks: RankSets, hook: str) -> None:
-    assert in_scenario(three_ranks, hook, *suite_hooks.CAUGHT_BY[hook])
-
-
-@pytest.mark.parametrize(("scenario", "option"), sorted(set(suite_hooks.CAUGHT_BY.values())))
-@pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS if not hook.needs_gpu])
-def test_a_sound_hook_of_the_suite_is_not(three_ranks: RankSets, hook: str, scenario: str, option: str) -> None:
-    assert in_scenario(three_ranks, hook, scenario, option) == []
 
 
 @pytest.mark.parametrize(("scenario", "option"), sorted(set(CAUGHT_BY.values())))

@@ -21,13 +21,9 @@ def wire(ranks: RankSet, config: str, *, buffer_bytes: int = 0) -> dict[str, flo
         ("ddp", 0, 2 * GRADIENTS),
         ("ddp", 4, 2 * GRADIENTS + 4 * MB),  # buffers are sent once a step
         ("bf16", 0, GRADIENTS),
-        ("bf16_all_to_all-bucket_25mb", 0, GRADIENTS),
         ("fp16", 0, GRADIENTS),
         ("bucket_10mb", 0, 2 * GRADIENTS),
         ("fsdp2_one", 0, 3 * GRADIENTS),
-        # A byte an element and a scale a block.
-        ("int8_all_to_all-bucket_25mb", 0, GRADIENTS // 2 * (256 + 4) // 256),
-        ("fp8_all_to_all-bucket_25mb", 0, GRADIENTS // 2 * (256 + 4) // 256),
     ],
 )
 def test_what_is_predicted_crosses_the_wire(ranks: RankSet, config: str, buffer_mb: int, expected: int) -> None:

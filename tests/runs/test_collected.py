@@ -104,9 +104,16 @@ def test_hooks_outside_the_table_are_left_out(word: str) -> None:
 
 def test_a_hook_outside_the_table_is_tested_by_its_name_or_by_the_path() -> None:
     file = "perf/test_gradients_wire.py"
-    test = f"{file}::test_gradients_wire[2cpu-int8_all_to_all]"
-    assert test in collected("perf", "-k=gradients and int8", gpus=False)
+    test = f"{file}::test_gradients_wire[2cpu-builtin_fp16]"
+    assert test in collected("perf", "-k=gradients and builtin_fp16", gpus=False)
     assert test in collected(file, gpus=False)
+
+
+def test_a_parameter_hook_of_other_tests_is_no_hook(tmp_path: Path) -> None:
+    test = "@pytest.mark.parametrize('hook', ['fp16_wrapper', {}])\ndef test_mine(hook): pass\n"
+    (tmp_path / "test_mine.py").write_text(f"import pytest\n{test}")
+    tests = collected("perf/test_scaling.py", str(tmp_path), gpus=False)
+    assert len([test for test in tests if "test_mine" in test]) == 2
 
 
 def test_the_list_of_tests_says_why_others_are_not_in_it() -> None:

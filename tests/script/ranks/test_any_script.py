@@ -154,6 +154,11 @@ def test_without_communication_nothing_is_sent_not_even_buffers(run: Run, script
     assert (sent["no_buffer_broadcast-bucket_25mb"].sent_bytes_per_step or 0) < 60_000
 
 
+def test_what_is_sent_before_the_measured_steps_does_not_count(run: Run, script: Callable[..., Path]) -> None:
+    """DDP's constructor sends the buffer; a warm-up of two steps has none to time."""
+    assert (run(script(BUFFER), "no_comm", warmup=2)[0].sent_bytes_per_step or 0) < 20_000
+
+
 def test_a_model_without_buffers_has_no_broadcast_to_leave_out(run: Run, script: Callable[..., Path]) -> None:
     with pytest.raises(CannotRun, match="leaves out the broadcast of buffers, and the model has none"):
         run(script(), "no_buffer_broadcast-bucket_25mb")

@@ -11,9 +11,14 @@ from typing import Any
 from torch import Tensor
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 
+from fixtures.extras.hooks.all_to_all import (
+    Bf16State,
+    QuantisedState,
+    bf16_all_to_all_hook,
+    quantised_all_to_all_hook,
+)
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS
-from fixtures.ranks.hooks.all_to_all import QuantisedState, quantised_all_to_all_hook
 
 # Name of a hook -> the scenario and the option that catch it.
 CAUGHT_BY: dict[str, tuple[str, str]] = {}
@@ -153,4 +158,20 @@ HIDES_NAN = replace(
     HOOKS["int8_all_to_all"],
     name=f"{__name__}:HIDES_NAN",
     build=lambda ddp: (_HidesNan(ddp.process_group), quantised_all_to_all_hook),
+)
+
+
+class _SumsInBf16(Bf16State):
+    def mean(self, received: Tensor) -> Tensor:
+        total = received[0]
+        for row in received[1:]:
+            total = total + row
+        return (total / len(received)).unsqueeze(0)
+
+
+# Rounds each partial sum to bfloat16, as an all-reduce does.
+SUMS_IN_BF16 = replace(
+    HOOKS["bf16_all_to_all"],
+    name=f"{__name__}:SUMS_IN_BF16",
+    build=lambda ddp: (_SumsInBf16(ddp.process_group), bf16_all_to_all_hook),
 )

@@ -1,4 +1,4 @@
-"""Code inside a rank for test_suite_hooks.py."""
+"""Code inside a rank for test_not_finite.py."""
 
 import torch
 

@@ -4,7 +4,7 @@ from math import inf
 
 import torch
 
-from fixtures.ranks.hooks.all_to_all import _rounded
+from fixtures.extras.hooks.all_to_all import _rounded
 
 
 def test_what_is_traced_rounds_alike() -> None:

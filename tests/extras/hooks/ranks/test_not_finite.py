@@ -4,26 +4,27 @@ import math
 
 import pytest
 
+from fixtures.extras.hooks.hooks import HOOKS
 from fixtures.gradients.cases import SHAPES
 from fixtures.gradients.checks import ddp_options, many_steps
 from fixtures.gradients.replay import Check, path, violations
 from fixtures.launch.rank_set import RankSet
-from fixtures.matrix.suite_hooks import SUITE_HOOKS
 from fixtures.matrix.worlds import parse_world
-from tests.mutants.suite_hooks import HIDES_NAN
-from tests.ranks.asking import called
+from tests.extras.hooks.broken_hooks import HIDES_NAN
 
+RANK = "tests.extras.hooks.ranks.rank_not_finite:not_finite"
+TWO = parse_world("2cpu")
 NOT_FINITE = {"option": "default", "shapes": [*SHAPES], "kinds": ["non_finite"], "seed": 0}
 
 
 def found(ranks: RankSet, check: Check, hook: str, **arguments: object) -> list[str]:
-    return violations(ranks.run(parse_world("2cpu"), path(check), {"hook": hook, **arguments}, doing=hook))
+    return violations(ranks.run(TWO, path(check), {"hook": hook, **arguments}, doing=hook))
 
 
-@pytest.mark.parametrize("hook", [hook.name for hook in SUITE_HOOKS if not hook.needs_gpu])
+@pytest.mark.parametrize("hook", [hook.name for hook in HOOKS if not hook.needs_gpu])
 def test_what_is_not_finite_arrives_is_not_remembered_and_breaks_no_promise(ranks: RankSet, hook: str) -> None:
     for value in (math.inf, math.nan):
-        for answer in called(ranks, "rank_suite_hooks:not_finite", hook=hook, value=value):
+        for answer in ranks.run(TWO, RANK, {"hook": hook, "value": value}, doing=hook):
             first, *later = answer["finite"]
             assert first < 1
             assert later == [1, 1, 1]
