@@ -18,6 +18,7 @@ from fixtures.gradients.replay import Check, path
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
     CanaryRequest,
+    InterleaveRequest,
     NcclLogRequest,
     PreflightRequest,
     PreflightResult,
@@ -162,6 +163,13 @@ def _transfer(world: World, rank: int, arguments: dict[str, Any]) -> list[float]
     return [1e-4 + TRANSFERS[asked.transfer].bytes / 1e10] * asked.steps
 
 
+def _interleave(world: World, rank: int, arguments: dict[str, Any]) -> list[list[list[float]]]:
+    """Copies that take equally long, up to what a block varies."""
+    asked = InterleaveRequest(**arguments)
+    rounds = [step_s() * (1 + 0.001 * (number % 3)) for number in range(asked.rounds[0])]
+    return [[rounds] * asked.copies for _ in asked.configs]
+
+
 def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
     one = {"matrix_product_256": 1e-4, "memory_copy_16mb": 2e-3}
     between = {"all_reduce_64kb": 2e-4, "all_reduce_4mb": 3e-3} if parse_world(arguments["world"]).size > 1 else {}
@@ -201,6 +209,7 @@ ANSWERS: dict[str, Answer] = {
     NcclLogRequest.function: lambda world, rank, arguments: "",
     TransferRequest.function: _transfer,
     CanaryRequest.function: _time_canaries,
+    InterleaveRequest.function: _interleave,
     SoftwareRequest.function: _describe,
     SourcesRequest.function: lambda world, rank, arguments: {},
     SmallProblemRequest.function: _train_small,

@@ -20,9 +20,11 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_full_run(quick: Outcome) -> None:
     assert quick.exit_code == 0, quick.output
     assert f"{len(QUICK)} passed" in quick.output
-    assert "; 2 launches of 6 warm-up and up to 8 measured steps; " in quick.output
-    assert "verdict: none, a quick run is too short to be judged (2 launches of up to 8 steps)\n" in quick.output
+    assert "; 1 launch of 6 warm-up and up to 8 measured steps; " in quick.output
+    assert "verdict: none, a quick run is too short to be judged (1 launch of up to 8 steps)\n" in quick.output
     assert "no baseline" not in quick.output
+    assert "take turns, because their launches do not decide which is the fastest" in quick.output
+    assert "and their turns decide differences of " in quick.unwrapped
     # A model of 16 kB: every cap makes one bucket.
     assert "measured once, the same on this model: bucket_10mb, bucket_25mb, bucket_50mb\n" in quick.output
     assert re.search(

@@ -75,6 +75,17 @@ def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) 
     assert re.search(r"a launch takes \d+\.\d s, and 1 start of ranks \d+ s\b(?! each)", again.unwrapped)
 
 
+def test_a_quick_answer_takes_one_start(storage: Path) -> None:
+    """A script that trains long enough for the turns; another one is started for each config."""
+    found = live_perf(storage, "perf", f"--script={SCRIPTS / 'plain.py'}", "--quick")
+    assert found.exit_code == 0, found.output
+    assert "1 passed, 2 skipped" in found.output
+    assert "bf16] skipped: measured in turns with as_written, see its row as_written-bf16" in found.unwrapped
+    assert re.search(r"^as_written-bf16 .* not compared +reference$", found.output, re.MULTILINE)
+    assert re.search(r"^as_written-no_comm .* limit +reference$", found.output, re.MULTILINE)
+    assert "one launch does not tell" not in found.output
+
+
 def test_quick_measures_three_configs_once(storage: Path) -> None:
     quick = ("perf", PLAIN, "--quick", "--collect-only")
     listed = perf(storage, *quick, "-q")

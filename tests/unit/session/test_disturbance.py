@@ -117,4 +117,5 @@ def test_a_run_that_nothing_watched_does_not_know_whether_it_was_disturbed() -> 
     run = run_of(1.001, 1.001)
     run.host_load = None
     assert record_so_far(run, None).unwatched
-    assert record_so_far(with_canary(run, [1.0], [1.0]), None).unwatched is None
+    assert record_so_far(with_canary(run, [1.0], [1.0]), None).unwatched  # one launch does not tell
+    assert record_so_far(with_canary(run, [1.0, 1.0], [1.0, 1.0]), None).unwatched is None

@@ -1,0 +1,39 @@
+"""Configs that take turns in live ranks."""
+
+import pytest
+
+from fixtures.launch.faults import RankFailure
+from fixtures.launch.protocol import InterleaveRequest
+from fixtures.launch.rank_set import RankSet
+from fixtures.matrix.worlds import parse_world
+
+
+def interleaved(ranks: RankSet, *configs: str, workload: str = ":steady", **more: object) -> list[list[list[float]]]:
+    """What each rank answers, which is the same. workload: of tests/workloads_for_tests.py."""
+    arguments = {"copies": 2, "warmup": 3, "block": 2, "rounds": (3, 3), "seconds": 60.0, **more}
+    request = InterleaveRequest(
+        workload=f"tests.workloads_for_tests{workload}",
+        configs=list(configs),
+        world="2cpu",
+        **arguments,  # type: ignore[arg-type]
+    )
+    first, second = ranks.ask(parse_world("2cpu"), request, doing="taking turns")
+    assert first == second
+    return first
+
+
+def test_each_copy_of_each_config_has_a_block_in_each_round(ranks: RankSet) -> None:
+    """A step of this workload takes 20 ms."""
+    found = interleaved(ranks, "ddp_default", "bf16", "no_comm")
+    assert [[len(copy) for copy in copies] for copies in found] == [[3, 3]] * 3
+    assert all(step_s > 0.02 for copies in found for copy in copies for step_s in copy)
+
+
+def test_no_round_begins_after_the_time_but_for_the_least(ranks: RankSet) -> None:
+    found = interleaved(ranks, "ddp_default", "bf16", rounds=(4, 1000), seconds=0.0)
+    assert {len(copy) for copies in found for copy in copies} == {4}
+
+
+def test_a_config_that_changes_its_process_is_refused(ranks: RankSet) -> None:
+    with pytest.raises(RankFailure, match="powersgd_rank1 cannot take turns with others in one process"):
+        interleaved(ranks, "ddp_default", "powersgd_rank1")

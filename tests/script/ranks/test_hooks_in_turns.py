@@ -1,0 +1,71 @@
+"""Hooks that take turns in a script's training, in live ranks."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.script import TAKE_TURNS, ScriptResult
+from fixtures.session.hooks_of_script import block_s_of
+from fixtures.stats.interleaved_blocks import LEAST_ROUNDS
+from tests.script.conftest import PLAIN, SCRIPTS, STEP, Run
+
+TURNS = {"check_gradients": True, "turns_s": 0.3}
+
+
+def rounds_of(results: list[ScriptResult]) -> set[int]:
+    """The number of rounds of each hook, the same on all ranks."""
+    assert all(result.block_s.keys() == set(TAKE_TURNS) for result in results)
+    return {len(times) for result in results for times in result.block_s.values()}
+
+
+@pytest.mark.parametrize("name", ["plain.py", "accumulation.py"])
+def test_after_the_steps_as_written_hooks_take_turns(run: Run, name: str) -> None:
+    results = run(SCRIPTS / name, **TURNS)
+    (rounds,) = rounds_of(results)
+    assert rounds >= LEAST_ROUNDS
+    assert all(step_s > 0 for result in results for times in result.block_s.values() for step_s in times)
+    assert results[0].gradient_lossless  # it was compared before
+    assert results[0].wrong is None
+
+
+def test_what_communication_costs_is_seen(run: Run, script: Callable[..., Path]) -> None:
+    """An all-reduce of a script's group takes 20 ms longer."""
+    slow = """
+import time
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+original = dist.all_reduce
+def slow(*given, **named):
+    time.sleep(0.02)
+    return original(*given, **named)
+dist.all_reduce = slow
+default_hooks.dist.all_reduce = slow
+"""
+    found = block_s_of(run(script(before=slow + PLAIN), **TURNS))
+    assert min(found["allreduce"]) > 0.02
+    assert min(found["bf16"]) > 0.02
+    assert min(found["no_comm"]) < 0.02
+
+
+def test_a_script_with_a_hook_of_its_own_keeps_it(run: Run, script: Callable[..., Path]) -> None:
+    results = run(script(before=PLAIN + "m.register_comm_hook(None, bf16_compress_hook)\n"), **TURNS)
+    assert results[0].block_s == {}
+    assert block_s_of(results) == {}
+
+
+def test_of_a_script_that_ends_in_its_turns_the_whole_rounds_count(run: Run, script: Callable[..., Path]) -> None:
+    """Not one round ends in so few steps; what was measured before them stays."""
+    results = run(script(step=STEP, steps=20), check_gradients=True, turns_s=60.0)
+    assert all(len(result.step_s) > 0 for result in results)
+    assert block_s_of(results) == {}
+
+
+def test_a_script_that_finds_its_ranks_apart_loses_only_its_turns(run: Run, script: Callable[..., Path]) -> None:
+    apart = """
+sums = [torch.zeros(1) for _ in range(2)]
+dist.all_gather(sums, next(m.parameters()).detach().sum().reshape(1))
+assert torch.equal(*sums), "the ranks are apart"
+"""
+    results = run(script(step=STEP + apart, steps=400), **TURNS)
+    assert results[0].gradient_lossless
+    assert "AssertionError: the ranks are apart" in " ".join(results[0].remarks)

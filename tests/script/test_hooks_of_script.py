@@ -1,0 +1,81 @@
+"""The rows of the hooks that took turns in one start of a script."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.launch.script import LaunchLine
+from fixtures.matrix.configs import CONFIGS
+from fixtures.session.hooks_of_script import took_turns, with_turns
+from fixtures.session.run_record import record_so_far
+from fixtures.session.run_state import Run
+from fixtures.stats.verdict import UNJUDGED
+from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured
+
+LINE = LaunchLine(path=Path("train.py"), arguments=(), shown="train.py", name="train")
+
+
+def run_with(block_ms: Mapping[str, Sequence[float]]) -> Run:
+    """A script whose step takes 100 ms as written, and whose hooks took turns."""
+    as_written = measured("ddp", 1, world="2gpu", launches=(replace(launch(0.1), gradient_error=0.0),))
+    as_written = replace(
+        as_written,
+        config=CONFIGS["as_written"],
+        workload=replace(as_written.workload, name="train", training=LINE),
+        launches=(replace(as_written.launches[0], gradients=[(400, 4)], phase_s={"input": 0.0, "forward": 0.0}),),
+    )
+    run = Run(settings=SETTINGS, host_load=QUIET_HOST)
+    case = case_of(measurement=as_written, verdict=UNJUDGED)
+    case.subject = replace(case.subject, test="perf/test_script[train-2gpu-as_written]")
+    case.shared.block_s = {hook: [ms / 1e3 for ms in times] for hook, times in block_ms.items()}
+    run.own_workloads["train"] = as_written.workload
+    run.cases[case.subject.test] = with_turns(run, case)
+    return run
+
+
+BLOCKS = {"allreduce": [100.2] * 6, "bf16": [95.19] * 6, "no_comm": [80.16] * 6}
+
+
+def test_the_rows_are_relative_to_the_plain_mean() -> None:
+    run = run_with(BLOCKS)
+    steps = {case.measurement.config.name: case.measurement.seconds_per_step for case in run.compared.values()}
+    assert steps == pytest.approx({"as_written": 0.1, "as_written-bf16": 0.095, "as_written-no_comm": 0.08})
+    words = {case.measurement.config.name: case.measurement.fidelity for case in run.compared.values()}
+    assert words == {"as_written": "lossless", "as_written-bf16": "not compared", "as_written-no_comm": "limit"}
+    record = record_so_far(run, None)
+    assert [reference.config for reference in record.references or []] == ["as_written-bf16", "as_written-no_comm"]
+    (limit,) = [benchmark.extra_info.step_limit for benchmark in record.benchmarks]
+    assert limit is not None
+    assert (limit.by, round(limit.transfer_percent or 0)) == ("transfer", 20)
+
+
+def test_the_bytes_are_those_of_the_hook() -> None:
+    sent = {
+        case.measurement.config.name: case.measurement.wire_bytes_per_step for case in run_with(BLOCKS).cases.values()
+    }
+    assert sent == {"as_written": 17_200_000, "as_written-bf16": 8_600_000, "as_written-no_comm": 0}
+
+
+def test_where_the_plain_mean_is_slower_than_the_script_no_gain_is_shown() -> None:
+    run = run_with({hook: [1.02 * ms for ms in times] for hook, times in BLOCKS.items()})
+    assert [case.measurement.config.name for case in run.compared.values()] == ["as_written-no_comm", "as_written"]
+    (as_written,) = run.judged.values()
+    (remark,) = as_written.measurement.launches[0].remarks
+    assert remark.startswith("no gain of bf16 is shown: a hook that is the plain mean changes the step by +2.2 %")
+
+
+def test_the_configs_that_took_turns_are_not_launched() -> None:
+    run = run_with(BLOCKS)
+    (as_written,) = run.trained.values()
+
+    def asked(config: str) -> str | None:
+        empty = replace(as_written.measurement, config=CONFIGS[config], launches=())
+        return took_turns(run, replace(as_written.subject, empty=empty))
+
+    assert {name: asked(name) for name in ("bf16", "no_comm", "bucket_10mb")} == {
+        "bf16": "as_written-bf16",
+        "no_comm": "as_written-no_comm",
+        "bucket_10mb": None,
+    }
