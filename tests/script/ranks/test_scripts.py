@@ -217,16 +217,7 @@ def test_the_script_sees_what_torchrun_and_python_give_it(
 
 # Wrong scripts: the parts of TRAINING, and the line of the error.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "ends early": ({"steps": 7}, "train.py ended after 7 optimizer steps, 10 are needed (4 to warm up)"),
-    "without DDP": (
-        {"before": "DistributedDataParallel = lambda module: module"},
-        "train.py trains without DistributedDataParallel: its ranks exchange no gradients; wrap the model in it",
-    ),
-    "FSDP": (
-        {"before": "from torch.distributed.fsdp import fully_shard; DistributedDataParallel = fully_shard"},
-        "train.py trains without DistributedDataParallel: it uses FSDP2 (fully_shard), which is "
-        "not supported; measure it with",
-    ),
+    "ends early": ({"steps": 7}, "train.py ended after 7 steps, 10 are needed (4 to warm up)"),
     "an optimizer that is none of torch.optim": (
         {"inside": "optimizer = lambda: None; optimizer.zero_grad = optimizer.step = lambda: None", "steps": 10**9},
         "train.py trained 1000 batches without an update by an optimizer of torch.optim: let its optimizer be",
@@ -259,7 +250,8 @@ def test_a_script_that_raises_shows_its_own_line_and_what_it_printed(run: Run, w
 
 # How a script ends before its first step, and the line of the failure.
 ENDS = {
-    "sys.exit()": "train.py ended without a step of a torch.optim optimizer in its own process",
+    "sys.exit()": "train.py ended without a step of a torch.optim optimizer in its own process: mark its steps with "
+    'torch.profiler.record_function("ddp-perf step")',
     "sys.exit(3)": "train.py ended before its first step with exit code 3",
     "sys.exit('no data')": "train.py ended before its first step: no data",
     "os._exit(0)": "rank 0 exited with code 0 at starting the script",

@@ -1,0 +1,148 @@
+"""Scripts that train without DDP, in live ranks: sharded, split, averaged by hand, with steps that only they know."""
+
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent, indent
+
+import pytest
+
+from fixtures.launch.protocol import CannotRun
+from tests.script.conftest import STEPS, Run
+
+HEAD = """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+torch.manual_seed(0)
+"""
+GROUP = 'dist.init_process_group("gloo")\n'
+MODEL = """
+model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+"""
+SGD = "optimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+STEP = """
+x, y = torch.randn(16, 64), torch.randint(0, 10, (16,))
+optimizer.zero_grad()
+nn.functional.cross_entropy(model(x), y).backward()
+"""
+FSDP2 = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+for layer in (model[0], model[2], model):
+    fully_shard(layer, mesh=mesh)
+"""
+SPLIT = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+"""
+BY_HAND = """
+for p in model.parameters():
+    dist.all_reduce(p.grad)
+    p.grad /= dist.get_world_size()
+"""
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a script from its set-up and its step."""
+
+    def write(before: str, step: str, steps: int = 400) -> Path:
+        path = tmp_path / "train.py"
+        path.write_text("\n".join((HEAD, before, f"for i in range({steps}):", indent(dedent(step), "    "))))
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "called"),
+    [
+        (GROUP + MODEL + FSDP2 + SGD, STEP + "optimizer.step()", "FSDP2 (fully_shard)"),
+        (GROUP + MODEL + SPLIT + SGD, STEP + "optimizer.step()", "no DDP"),
+        (GROUP + MODEL + SGD, STEP + BY_HAND + "optimizer.step()", "no DDP"),
+    ],
+    ids=["FSDP2", "tensor parallel", "averaged by hand"],
+)
+def test_a_training_without_ddp_is_measured_as_written(
+    run: Run, trainer: Callable[..., Path], before: str, step: str, called: str
+) -> None:
+    script = trainer(before, step)
+    results = run(script, check_gradients=True, profile=2)
+    assert [len(result.step_s) for result in results] == [STEPS, STEPS]
+    first = results[0]
+    assert first.found["ddp"] == called
+    assert first.found["batch"].startswith("16 samples")
+    assert first.wrong is None
+    assert first.remarks == []
+    assert first.breakdown is not None
+    assert sum(collective.exposed_ns for one in first.breakdown.steps for collective in one.collectives) > 0
+    assert first.wire_bytes_per_step is None
+    assert (first.sent_bytes_per_step or 0) > 0
+    with pytest.raises(CannotRun, match=r"train\.py trains without DDP, which bf16 changes"):
+        run(script, "bf16")
+
+
+def test_ranks_that_nothing_averages_are_told(run: Run, trainer: Callable[..., Path]) -> None:
+    apart = "torch.manual_seed(dist.get_rank())\n"
+    first = run(trainer(GROUP + MODEL + SGD + apart, STEP + "optimizer.step()"), check_gradients=True)[0]
+    (remark,) = first.remarks
+    assert remark.startswith("4 of 4 parameters differ between ranks (0.bias, 0.weight, 2.bias and 1 more): right")
+
+
+def test_a_replicated_parameter_that_differs_is_wrong(run: Run, trainer: Callable[..., Path]) -> None:
+    """torch.distributed.tensor promises that it is the same on all ranks."""
+    breaks = "with torch.no_grad(): model[2].bias.to_local().add_(dist.get_rank())\n"
+    first = run(trainer(GROUP + MODEL + SPLIT + SGD + breaks, STEP + "optimizer.step()"), check_gradients=True)[0]
+    says = "the ranks train different models: 1 parameter replicated by its DTensor differs between ranks: 2.bias"
+    assert first.wrong == says
+
+
+def test_a_ddp_module_that_comes_late_is_what_is_trained(run: Run, trainer: Callable[..., Path]) -> None:
+    """After the steps without it have begun to count."""
+    late = """
+    if i == 105:
+        from torch.nn.parallel import DistributedDataParallel
+        model = DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    """
+    first = run(trainer(GROUP + MODEL + SGD, dedent(late) + STEP + "optimizer.step()"), warmup=12)[0]
+    assert first.found["ddp"] == "DDP()"
+    assert first.wire_bytes_per_step
+
+
+def test_a_script_without_a_process_group_is_for_one_device(run: Run, trainer: Callable[..., Path]) -> None:
+    script = trainer(MODEL + SGD, STEP + "optimizer.step()")
+    with pytest.raises(CannotRun, match=r"train\.py joins no process group, so each of 2 ranks trains by itself"):
+        run(script)
+    (alone,) = run(script, "single", "1cpu")
+    assert alone.found["batch"].startswith("16 samples")
+
+
+def test_a_script_marks_the_steps_that_nothing_else_shows(run: Run, trainer: Callable[..., Path]) -> None:
+    """No optimizer of torch.optim updates; a step has two backward passes and takes at least 20 ms."""
+    marked = """
+    import time
+    with torch.profiler.record_function("ddp-perf step"):
+        for _ in range(2):
+            nn.functional.cross_entropy(model(torch.randn(16, 64)), torch.randint(0, 10, (16,))).backward()
+        time.sleep(0.02)
+        with torch.no_grad():
+            for p in model.parameters():
+                dist.all_reduce(p.grad)
+                p -= 0.001 * p.grad
+                p.grad = None
+    """
+    results = run(trainer(GROUP + MODEL, marked), profile=2)
+    assert [len(result.step_s) for result in results] == [STEPS, STEPS]
+    assert all(0.02 < step_s < 0.2 for step_s in results[0].step_s)
+    assert max(results[0].phases_s["input"]) < 0.02
+    assert results[0].breakdown is not None
+
+
+def test_a_script_without_steps_says_how_to_mark_them(run: Run, trainer: Callable[..., Path]) -> None:
+    with pytest.raises(Exception, match=r'mark its steps with torch.profiler.record_function\("ddp-perf step"\)'):
+        run(trainer(GROUP + MODEL, "model(torch.randn(16, 64)).sum().backward()", steps=20))
