@@ -33,6 +33,13 @@ def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_
     assert "--quick" not in quick.output
 
 
+def test_turns_that_fail_cost_nothing_else(tmp_path: Path) -> None:
+    outcome = pytest_perf(tmp_path, "perf", "--quick", STEADY, "-p", "tests.runs.failing_turns")
+    assert outcome.exit_code == 0, outcome.output
+    assert "they could not: taking turns: rank 1 ran out of memory" in outcome.output
+    assert "best lossless: one launch decides nothing among " in outcome.output
+
+
 @pytest.mark.parametrize(
     "with_", ["--benchmark-save=x", "--benchmark-autosave", "--require-baseline", "--sensitivity=10"]
 )
