@@ -1,0 +1,86 @@
+"""Which configs take turns at the end of a run, for how long, and what the ranks are asked."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fixtures.launch.protocol import InterleaveRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.records.measurement import Measurement
+from fixtures.session.leaders_in_turns import take_turns
+from fixtures.session.run_state import Run
+from tests.builders import launch, measured, run_of
+
+
+@dataclass
+class Asked:
+    """A set of ranks that notes what it is asked. Each copy is as fast as the others, in five rounds."""
+
+    requests: list[InterleaveRequest] = field(default_factory=list)
+
+    # Any: a world, and what ranks answer.
+    def ask(self, world: Any, request: InterleaveRequest, *, doing: str) -> Any:
+        self.requests.append(request)
+        return [[[[0.1] * 5] * request.copies for _ in request.configs]]
+
+
+def of(config: str, *step_ms: float, lossless: bool = True, world: str = "2gpu") -> Measurement:
+    error = 0.0 if lossless else 2e-3
+    launches = tuple(
+        replace(launch(ms / 1e3), gradient_error=error, gradient_lossless=lossless, gradients=[(4 << 28, 4)])
+        for ms in step_ms
+    )
+    return measured(config, 1, world=world, launches=launches)
+
+
+def turns_of(*measurements: Measurement, sets: int = 3, **settings: Any) -> tuple[Run, list[InterleaveRequest]]:
+    """The run after the turns, and what all sets were asked. settings: that differ."""
+    run, ranks = run_of(*measurements), Asked()
+    run.settings = replace(run.settings, **settings)
+    run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * sets))]
+    take_turns(run, lambda text: None)
+    return run, ranks.requests
+
+
+DEFAULT, SMALL = of("ddp_default", 100.0, 100.6), of("bucket_10mb", 100.3, 100.1)
+FAR, LIMIT = of("bucket_100mb", 120, 120.1), of("no_comm", 90, 90.1)
+
+
+def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit() -> None:
+    run, requests = turns_of(DEFAULT, SMALL, FAR, LIMIT)
+    assert [request.configs for request in requests] == [["ddp_default", "bucket_10mb", "no_comm"]] * 2
+    (turns,) = run.turns.values()
+    assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
+        ("ddp_default", "bucket_10mb", "no_comm"), (4, 5)
+    )
+
+
+def test_what_the_launches_decide_takes_no_turns() -> None:
+    assert turns_of(DEFAULT, FAR)[1] == []
+    faster = of("bf16", 90, 90.1, lossless=False)
+    assert turns_of(DEFAULT, FAR, faster)[1] == []
+
+
+def test_after_one_launch_of_each_those_near_the_fastest_take_turns() -> None:
+    near, far = of("bucket_10mb", 102), of("bucket_100mb", 104)
+    (request,) = turns_of(of("ddp_default", 100), near, far, sets=1, quick=True)[1]
+    assert request.configs == ["ddp_default", "bucket_10mb"]
+    assert request.seconds == 6
+    on_cpu = [of(m.config.name, 1e3 * m.seconds_per_step, world="2cpu") for m in (DEFAULT, near, far)]
+    (request,) = turns_of(*on_cpu, sets=1)[1]
+    assert request.configs == ["ddp_default", "bucket_10mb", "bucket_100mb"]
+    assert request.copies == 1
+
+
+def test_a_config_that_changes_its_process_takes_no_turns() -> None:
+    run, requests = turns_of(of("ddp_default", 100), of("powersgd_rank1", 100, lossless=False))
+    assert requests == []
+    assert run.turns == {}
+
+
+@pytest.mark.parametrize(("step_ms", "block"), [(10, 8), (100, 3), (1000, 2)])
+def test_a_block_is_shorter_where_steps_are_long(step_ms: float, block: int) -> None:
+    request, *_ = turns_of(of("ddp_default", step_ms), of("bucket_10mb", step_ms), sets=1)[1]
+    assert request.block == block
