@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from textwrap import dedent, indent
 
 import pytest
@@ -138,8 +139,8 @@ def test_a_script_marks_the_steps_that_nothing_else_shows(run: Run, trainer: Cal
     """
     results = run(trainer(GROUP + MODEL, marked), profile=2)
     assert [len(result.step_s) for result in results] == [STEPS, STEPS]
-    assert all(0.02 < step_s < 0.2 for step_s in results[0].step_s)
-    assert max(results[0].phases_s["input"]) < 0.02
+    assert min(results[0].step_s) > 0.02
+    assert median(results[0].phases_s["input"]) < median(results[0].phases_s["backward"])
     assert results[0].breakdown is not None
 
 
