@@ -24,7 +24,7 @@ def run_with(block_ms: Mapping[str, Sequence[float]]) -> Run:
         as_written,
         config=CONFIGS["as_written"],
         workload=replace(as_written.workload, name="train", training=LINE),
-        launches=(replace(as_written.launches[0], gradients=[(400, 4)], phase_s={"input": 0.0, "forward": 0.0}),),
+        launches=(replace(as_written.launches[0], gradients=[(8_600_000, 4)], phase_s={"input": 0.0, "forward": 0.0}),),
     )
     run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     case = case_of(measurement=as_written, verdict=UNJUDGED)
@@ -63,7 +63,9 @@ def test_where_the_plain_mean_is_slower_than_the_script_no_gain_is_shown() -> No
     assert [case.measurement.config.name for case in run.compared.values()] == ["as_written-no_comm", "as_written"]
     (as_written,) = run.judged.values()
     (remark,) = as_written.measurement.launches[0].remarks
-    assert remark.startswith("no gain of bf16 is shown: a hook that is the plain mean changes the step by +2.2 %")
+    assert remark == "bf16 is launched by itself: as a hook, the plain mean changes the step by +2.2 %"
+    empty = replace(as_written.measurement, config=CONFIGS["bf16"], launches=())
+    assert took_turns(run, replace(as_written.subject, empty=empty)) is None
 
 
 def test_the_configs_that_took_turns_are_not_launched() -> None:

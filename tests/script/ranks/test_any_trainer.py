@@ -91,14 +91,16 @@ def test_ranks_that_nothing_averages_are_told(run: Run, trainer: Callable[..., P
     apart = "torch.manual_seed(dist.get_rank())\n"
     first = run(trainer(GROUP + MODEL + SGD + apart, STEP + "optimizer.step()"), check_gradients=True)[0]
     (remark,) = first.remarks
-    assert remark.startswith("4 of 4 parameters differ between ranks (0.bias, 0.weight, 2.bias and 1 more): right")
+    assert remark.startswith(
+        "4 of 4 parameters differ between ranks (0.bias [64], 0.weight [64, 64], 2.bias [10] and 1 more)"
+    )
 
 
 def test_a_replicated_parameter_that_differs_is_wrong(run: Run, trainer: Callable[..., Path]) -> None:
     """torch.distributed.tensor promises that it is the same on all ranks."""
     breaks = "with torch.no_grad(): model[2].bias.to_local().add_(dist.get_rank())\n"
     first = run(trainer(GROUP + MODEL + SPLIT + SGD + breaks, STEP + "optimizer.step()"), check_gradients=True)[0]
-    says = "the ranks train different models: 1 parameter replicated by its DTensor differs between ranks: 2.bias"
+    says = "the ranks train different models: 1 parameter replicated by its DTensor differs between ranks: 2.bias [10]"
     assert first.wrong == says
 
 
