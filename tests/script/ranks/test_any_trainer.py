@@ -146,6 +146,40 @@ def test_a_script_marks_the_steps_that_nothing_else_shows(run: Run, trainer: Cal
     assert results[0].breakdown is not None
 
 
+@pytest.mark.parametrize("marked_from", [0, 2])
+def test_marks_of_a_script_with_ddp_keep_its_model_and_optimizer(
+    run: Run, trainer: Callable[..., Path], marked_from: int
+) -> None:
+    """A marked step has two updates; unmarked ones before, as of a graph's warm-up, do not count."""
+    ddp = "from torch.nn.parallel import DistributedDataParallel\nmodel = DistributedDataParallel(model)\n"
+    two_updates = "for _ in range(2):" + indent(STEP + "optimizer.step()", "    ")
+    marked = f"""
+import contextlib
+with torch.profiler.record_function("ddp-perf step") if i >= {marked_from} else contextlib.nullcontext():
+{indent(two_updates, "    ")}
+"""
+    results = run(trainer(GROUP + MODEL + ddp + SGD, marked), check_gradients=True, turns_s=0.2)
+    first = results[0]
+    assert [len(result.step_s) for result in results] == [STEPS, STEPS]
+    assert (first.found["ddp"], first.found["optimizer"]) == ("DDP()", "SGD")
+    assert first.gradient_lossless
+    assert first.block_s, first.remarks
+
+
+def test_marks_after_updates_without_ddp_keep_the_batch(run: Run, trainer: Callable[..., Path]) -> None:
+    """As of a captured step: it updates while it is captured, and replays are marked."""
+    marked = f"""
+if i < 3:
+{indent(STEP + "optimizer.step()", "    ")}
+else:
+    with torch.profiler.record_function("ddp-perf step"):
+        dist.all_reduce(torch.zeros(1000))
+"""
+    first = run(trainer(GROUP + MODEL + SGD, marked))[0]
+    assert first.found["batch"].startswith("16 samples")
+    assert first.found["optimizer"] == "its own"
+
+
 def test_a_script_without_steps_says_how_to_mark_them(run: Run, trainer: Callable[..., Path]) -> None:
     with pytest.raises(Exception, match=r'mark its steps with torch.profiler.record_function\("ddp-perf step"\)'):
         run(trainer(GROUP + MODEL, "model(torch.randn(16, 64)).sum().backward()", steps=20))

@@ -47,6 +47,30 @@ default_hooks.dist.all_reduce = slow
     assert min(found["no_comm"]) < 0.02
 
 
+def test_without_communication_no_buffers_are_broadcast(run: Run, script: Callable[..., Path]) -> None:
+    """Their broadcast in a forward pass takes 20 ms longer."""
+    slow = """
+import time
+original = DDP._sync_buffers
+def slow(self):
+    if self.will_sync_module_buffers():
+        time.sleep(0.02)
+    return original(self)
+DDP._sync_buffers = slow
+m = DDP(Net(norm=True))
+o = torch.optim.SGD(m.parameters(), lr=0.01)
+"""
+    found = block_s_of(run(script(before=slow), **TURNS))
+    assert min(found["allreduce"]) > 0.02
+    assert min(found["no_comm"]) < 0.02
+
+
+def test_in_a_world_of_one_gradients_are_compared(run: Run) -> None:
+    (only,) = run(SCRIPTS / "plain.py", "as_written", "1cpu", check_gradients=True)
+    assert only.gradient_lossless
+    assert only.remarks == []
+
+
 def test_a_script_with_a_hook_of_its_own_keeps_it(run: Run, script: Callable[..., Path]) -> None:
     results = run(script(before=PLAIN + "m.register_comm_hook(None, bf16_compress_hook)\n"), **TURNS)
     assert results[0].block_s == {}

@@ -51,6 +51,19 @@ def test_a_config_that_took_no_turn_stays_among_those_that_may_be_the_fastest() 
     assert [m.config.name for m in leaders.among] == ["bucket_10mb", "bucket_50mb"]
 
 
+def test_what_launches_put_far_behind_is_not_among_them() -> None:
+    turns = replace(turns_of(ddp_default=100, bucket_10mb=99), far=frozenset({"bucket_50mb"}))
+    leaders = leaders_of([DEFAULT, SMALL, LARGE], turns)
+    assert [m.config.name for m in leaders.among] == ["bucket_10mb"]
+
+
+def test_in_a_disturbed_run_launches_exclude_none_that_took_turns() -> None:
+    slow, quick = of("bucket_10mb", 150, 151), of("ddp_default", 100, 100.1)
+    turns = turns_of(ddp_default=100, bucket_10mb=95)
+    assert [m.config.name for m in leaders_of([quick, slow], turns).among] == ["ddp_default"]
+    assert [m.config.name for m in leaders_of([quick, slow], turns, disturbed=True).among] == ["bucket_10mb"]
+
+
 def test_turns_decide_in_a_disturbed_run_too() -> None:
     turns = {TABLE: turns_of(ddp_default=100, bucket_10mb=99)}
     (best,) = best_of([DEFAULT, SMALL], turns=turns, run_disturbed=True)
