@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import CONFIGS
-from fixtures.session.hooks_of_script import took_turns, with_turns
+from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import UNJUDGED
@@ -31,7 +31,8 @@ def run_with(block_ms: Mapping[str, Sequence[float]]) -> Run:
     case.subject = replace(case.subject, test="perf/test_script[train-2gpu-as_written]")
     case.shared.block_s = {hook: [ms / 1e3 for ms in times] for hook, times in block_ms.items()}
     run.own_workloads["train"] = as_written.workload
-    run.cases[case.subject.test] = with_turns(run, case)
+    keep_turns(run, case)
+    run.cases[case.subject.test] = case
     return run
 
 
