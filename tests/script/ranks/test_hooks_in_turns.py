@@ -93,3 +93,16 @@ assert torch.equal(*sums), "the ranks are apart"
     results = run(script(step=STEP + apart, steps=400), **TURNS)
     assert results[0].gradient_lossless
     assert "AssertionError: the ranks are apart" in " ".join(results[0].remarks)
+
+
+def test_hooks_that_are_not_called_in_their_turns_have_no_rows(run: Run, script: Callable[..., Path]) -> None:
+    """As in the replays of a CUDA graph, which keep the hook of the capture."""
+    without_ddp = f"""
+if i < 3:
+    {STEP.replace(chr(10), chr(10) + "    ")}
+else:
+    with torch.profiler.record_function("ddp-perf step"):
+        dist.all_reduce(torch.zeros(1000))
+"""
+    results = run(script(step=without_ddp, steps=4000), **TURNS)
+    assert [result.block_s for result in results] == [{}, {}]
