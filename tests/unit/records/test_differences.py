@@ -198,3 +198,16 @@ def test_what_no_record_has_is_a_suspect(environment: dict[str, Any], transport:
 
     records = [night({}), night({"torch": "2.10"})]
     assert in_no_record(records, night(environment, transport)) == found
+
+
+def test_a_host_that_limits_the_step_now_is_a_suspect_and_a_cause() -> None:
+    """As an added synchronisation does: a step of 100 ms that the host launched 30 ms ahead."""
+
+    def night(lead_ms: float | None) -> Snapshot:
+        return snapshot({**BARE, "steps_per_s": 10.0, "host_lead_ms": lead_ms}, SOFTWARE)
+
+    assert in_no_record([night(30), night(None)], night(0.1)) == ["the host limits the step"]
+    assert in_no_record([night(30), night(0.2)], night(0.1)) == []
+    assert in_no_record([night(None)], night(0.1)) == []
+    assert "the host limits the step: it launches 0.1 ms ahead of the GPU, was 30 ms" in cause(night(30), night(0.1))
+    assert "the host" not in cause(night(0.2), night(0.1)) + cause(night(None), night(0.1))

@@ -7,8 +7,13 @@ import pytest
 
 from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
+from fixtures.machine.gpu_links import Topology
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.hooks import find_hook
+from fixtures.records.baselines import Recorded
+from fixtures.records.differences import Snapshot
+from fixtures.records.priors import Priors
+from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.session.case import Case
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
@@ -121,3 +126,29 @@ def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory() -> None:
     through_host = replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2}))
     case.shared.launches = (through_host,)
     assert case.other_work == BUSY
+
+
+@pytest.mark.parametrize(("leads_ms", "word"), [((30, 31), "slower"), ((30, 0.1), "ok"), ((None, None), "ok")])
+def test_a_step_that_the_host_limits_now_and_in_no_record_is_judged_as_sharply(
+    leads_ms: tuple[float | None, float | None], word: str
+) -> None:
+    """Of a step of 100 ms that is 2 % slower. If it did in a record, the records may vary more."""
+    link = Topology(matrix=[["X", "NV18"], ["NV18", "X"]])
+    run = Run(settings=SETTINGS, environment=EnvironmentRecord(topology=link))
+    run.priors[SETTINGS.instance] = Priors({})
+    recorded = Recorded(workload="vit_l_32")
+    for number, lead_ms in enumerate(leads_ms):
+        info = TestRecord(
+            workload="vit_l_32",
+            backend="nccl",
+            world="2gpu",
+            steps_per_s=10.0,
+            launch_medians_s=[0.1, 0.1002, 0.0999],
+            host_lead_ms=lead_ms,
+        )
+        recorded.add(f"{number}.json", Snapshot(info=info, environment=run.environment), {})
+    launches = tuple(replace(launch(step_s), host_lead_s=1e-4) for step_s in (0.102, 0.1022, 0.1019))
+    now = measured("bf16", 10, world="2gpu", launches=launches)
+    assert now.host_limited
+    medians_s = recorded.launch_medians_s
+    assert judge(now.launch_medians_s, medians_s, prior=run.prior(now, recorded)).word == word
