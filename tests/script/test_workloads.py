@@ -163,6 +163,10 @@ def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, t
     config = find_config("bucket_10mb")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
     assert line.lines(find_config("as_written"), on_gpu=True) == ()
+    assert line.lines(find_config("as_written-connections_1"), on_gpu=True) == (
+        "import os",
+        'os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # before import torch',
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ HIGH_PRIORITY = "ProcessGroupNCCL: TORCH_NCCL_HIGH_PRIORITY set to 1\n"
         (logs.CTA_POLICY_AS_OPTION, {"NCCL_CTA_POLICY": "2"}),
         (HIGH_PRIORITY + logs.V2_30_START, {"TORCH_NCCL_HIGH_PRIORITY": "1"}),
         (logs.V2_30_START, {}),
+        (logs.V2_30_START, {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}),  # which NCCL does not read
     ],
 )
 def test_variables_that_the_log_names_took_effect(log: str, requested: dict[str, str]) -> None:

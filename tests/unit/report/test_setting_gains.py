@@ -73,6 +73,14 @@ def test_where_nothing_gains_automatic_settings_and_plain_buckets_are_best() -> 
     assert line.startswith(f"plain buckets are best here: {of}")
 
 
+def test_a_variable_of_a_script_is_compared_with_the_script_as_written() -> None:
+    of_script = [name for name in CONFIGS if name.startswith("as_written")]
+    (line,) = setting_lines(table(9, of_script, **{"as_written-connections_1": 0.0986}))
+    assert line.startswith("as_written-connections_1 gains 1.4 % over as_written (1.")
+    (line,) = setting_lines(table(4, of_script))
+    assert line.startswith(f"the script's own variables are best here: of {len(of_script) - 1} other variables none")
+
+
 def test_of_equal_settings_one_is_rarely_called_better() -> None:
     named = sum(any(gain.decided for gain in setting_gains(table(seed))) for seed in range(200))
     assert named <= 200 * 0.1

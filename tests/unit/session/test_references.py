@@ -27,6 +27,7 @@ WORLDS = worlds_of(4)
             "graph-bucket_25mb 4gpu, ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu",
         ),
         ("ddp", "1gpu", "single 1gpu"),
+        ("as_written-ctas_8", "4gpu", "as_written 4gpu, ddp 4gpu, no_comm 4gpu, single 1gpu"),
         *((config, world, "") for config, world in (("single", "1gpu"), ("zero1", "4gpu"), ("adamw_fused", "4gpu"))),
     ],
 )
