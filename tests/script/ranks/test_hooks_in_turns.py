@@ -1,5 +1,6 @@
 """Hooks that take turns in a script's training, in live ranks."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,3 +107,17 @@ else:
 """
     results = run(script(step=without_ddp, steps=4000), **TURNS)
     assert [result.block_s for result in results] == [{}, {}]
+
+
+def test_one_rank_that_raises_in_its_turns_does_not_let_the_others_wait(run: Run, script: Callable[..., Path]) -> None:
+    """As one that runs out of memory: the other one waits for it in a collective."""
+    alone = """
+if i == 60 and dist.get_rank() == 1:
+    raise MemoryError("out of memory")
+"""
+    began = time.monotonic()
+    results = run(script(step=alone + STEP, steps=4000), check_gradients=True, turns_s=60.0)
+    assert time.monotonic() - began < 60
+    assert all(result.gradient_lossless and result.step_s for result in results)
+    assert block_s_of(results) == {} or all(len(times) >= LEAST_ROUNDS for times in block_s_of(results).values())
+    assert all("MemoryError: out of memory" in " ".join(result.remarks) for result in results)
