@@ -11,6 +11,7 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.records.measurement import Measurement
 from fixtures.session.leaders_in_turns import take_turns
 from fixtures.session.run_state import Run
+from fixtures.session.setting_effects import setting_gains
 from tests.builders import launch, measured, run_of
 
 
@@ -55,6 +56,18 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
         ("ddp_default", "bucket_10mb", "no_comm"), (4, 5)
     )
+
+
+def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change() -> None:
+    """One that launches show slower does not; nor one that changes the process."""
+    plain = of("bucket_25mb", 90, 90.1)
+    may, slower = of("lazy_buckets-bucket_25mb", 90.1, 89.9), of("batched_copy-bucket_25mb", 99, 99.1)
+    run, (request, *_) = turns_of(plain, may, slower, of("ctas_4-bucket_25mb", 89, 91), FAR, sets=1)
+    assert request.configs == ["bucket_25mb", "lazy_buckets-bucket_25mb"]
+    (gain,) = setting_gains([plain, may], *run.turns.values())
+    assert (gain.in_turns, gain.one_launch, gain.decided, gain.gain_percent) == (True, False, False, 0)
+    low, high = gain.interval_percent
+    assert low < 0 < high < 1
 
 
 def test_what_the_launches_decide_takes_no_turns() -> None:
