@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.matrix.configs import AS_WRITTEN, SINGLE
 from fixtures.session.measure import Measure
-from fixtures.session.script_tests import BY_DEFAULT, ON_REQUEST, repeats
+from fixtures.session.script_tests import BY_DEFAULT, ON_REQUEST, VARIABLES, repeats
 
 pytestmark = pytest.mark.scripts
 
@@ -22,4 +22,9 @@ def test_script_scaling(measure: Measure, workload: str, world: str, config: str
 @pytest.mark.unless(reason=repeats)
 @pytest.mark.cells(ON_REQUEST, "every", default=False, instead_of=("test_script", AS_WRITTEN, *BY_DEFAULT))
 def test_script_settings(measure: Measure, workload: str, world: str, config: str) -> None:
+    measure(workload, world, config)
+
+
+@pytest.mark.cells(VARIABLES, "largest", default=False, instead_of=("test_script", AS_WRITTEN))
+def test_script_variables(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

@@ -8,6 +8,8 @@ import pytest
 
 from fixtures.launch.protocol import InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.configs import DDP_SETTINGS
+from fixtures.records.config_comparison import best_of
 from fixtures.records.measurement import Measurement
 from fixtures.session.leaders_in_turns import take_turns
 from fixtures.session.run_state import Run
@@ -62,12 +64,28 @@ def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change()
     """One that launches show slower does not; nor one that changes the process."""
     plain = of("bucket_25mb", 90, 90.1)
     may, slower = of("lazy_buckets-bucket_25mb", 90.1, 89.9), of("batched_copy-bucket_25mb", 99, 99.1)
-    run, (request, *_) = turns_of(plain, may, slower, of("ctas_4-bucket_25mb", 89, 91), FAR, sets=1)
-    assert request.configs == ["bucket_25mb", "lazy_buckets-bucket_25mb"]
-    (gain,) = setting_gains([plain, may], *run.turns.values())
+    run, requests = turns_of(plain, may, slower, of("ctas_4-bucket_25mb", 89, 91), FAR, sets=1)
+    assert [request.configs for request in requests] == [["bucket_25mb", "lazy_buckets-bucket_25mb"]] * 2
+    (gain,) = setting_gains([plain, may], *run.turns_of_settings.values())
     assert (gain.in_turns, gain.one_launch, gain.decided, gain.gain_percent) == (True, False, False, 0)
     low, high = gain.interval_percent
     assert low < 0 < high < 1
+
+
+def test_turns_of_settings_choose_no_config() -> None:
+    """Where the fastest cannot take turns."""
+    graph, plain, setting = of("graph-bucket_25mb", 60), of("bucket_25mb", 100), of("batched_copy-bucket_25mb", 99.9)
+    run, requests = turns_of(graph, plain, setting, sets=1)
+    assert [request.configs for request in requests] == [["bucket_25mb", "batched_copy-bucket_25mb"]]
+    assert run.turns == {}
+    (best, *_) = best_of([graph, plain, setting], turns=run.turns)
+    assert best.config == "graph-bucket_25mb"
+
+
+def test_only_the_settings_that_may_gain_most_take_turns() -> None:
+    settings = [of(name, 90 + number / 100) for number, name in enumerate(DDP_SETTINGS)]
+    _, (*_, request) = turns_of(of("bucket_25mb", 90), of("fp16-bucket_25mb", 90), *settings, sets=1)
+    assert len(request.configs) <= 6
 
 
 def test_what_the_launches_decide_takes_no_turns() -> None:

@@ -128,11 +128,11 @@ def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory() -> None:
     assert case.other_work == BUSY
 
 
-@pytest.mark.parametrize(("leads_ms", "word"), [((30, 31), "slower"), ((30, 0.1), "ok"), ((None, None), "ok")])
-def test_a_step_that_the_host_limits_now_and_in_no_record_is_judged_as_sharply(
+@pytest.mark.parametrize(("leads_ms", "word"), [((30, 0.1), "slower"), ((0.2, 0.1), "ok"), ((None, None), "ok")])
+def test_a_step_that_the_host_limits_now_but_not_in_most_records_is_judged_as_sharply(
     leads_ms: tuple[float | None, float | None], word: str
 ) -> None:
-    """Of a step of 100 ms that is 2 % slower. If it did in a record, the records may vary more."""
+    """Of a step of 100 ms that is 2 % slower. If it did in most, the records vary more."""
     link = Topology(matrix=[["X", "NV18"], ["NV18", "X"]])
     run = Run(settings=SETTINGS, environment=EnvironmentRecord(topology=link))
     run.priors[SETTINGS.instance] = Priors({})
