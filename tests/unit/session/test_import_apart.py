@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.launch import reaper
 from fixtures.session import import_apart
-from fixtures.session.import_apart import DiedWhileImporting, answer_apart
+from fixtures.session.import_apart import DiedWhileImporting, answer_apart, ends_what_it_starts
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,16 @@ def test_a_process_ends_with_an_import_that_ends_itself() -> None:
     assert reaper.state_of(int(os.read(reading, 20))) in (None, "Z")
     os.close(reading)
     os.close(writing)
+
+
+def test_a_process_that_an_import_in_this_process_starts_ends_with_it() -> None:
+    with subprocess.Popen(["sleep", "600"]) as of_pytest:
+        with ends_what_it_starts():
+            daemon, child = start_a_daemon(), subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
+        assert reaper.state_of(daemon) in (None, "Z")
+        assert child.poll() is not None
+        assert of_pytest.poll() is None
+        of_pytest.kill()
 
 
 @pytest.mark.parametrize("text", [b"1\n", b"[]\n", b"{}\n", b"\xff\0", b"null"])
