@@ -3,7 +3,8 @@
 
 ``text RECORD`` prints the report: what is slower, how much, since when, and the cause; nothing when nothing is slower.
 ``post FILE`` comments it on the open issue with the label, or opens one when none is open. It closes no issue.
-Only one ``post`` may run at a time, which the workflow's ``concurrency`` ensures. Exit codes: 0, and 2 for wrong usage.
+Only one ``post`` may run at a time, which the workflow's ``concurrency`` ensures. Exit codes: 0, and 2 for wrong usage
+or a file that is no record. Texts of the record are escaped: they mention nobody, close no issue and are no HTML.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 LABEL = "ddp-perf-regression"
+# GitHub takes 65 536 characters.
+MOST_CHARACTERS = 60_000
 WHOLE_RUN = ("perf::common_shift[", "perf::machine[")
 
 # Any: records are JSON.
@@ -53,14 +56,28 @@ def report(record: Record, failing: dict[str, str], drift: str) -> str:
     tests = slower_tests(record)
     if not tests:
         return ""
+    code, escaped, fenced, quoted, unlinked = _writers()
     more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
-    lines = [f"Slower: {next(iter(tests))[:200]}{more}", "", f"Instance `{record.get('instance')}`."]
+    title = unlinked(quoted(f"Slower: {next(iter(tests))[:200]}{more}"))
+    lines = ["", f"Instance {code(str(record.get('instance')))}."]
     for test, (how_much, cause) in tests.items():
-        lines += ["", f"**`{test}`**", "", f"- {how_much}", *([f"- {failing[test]}"] if test in failing else [])]
-        lines += [f"- cause: {cause or 'not named by the record; see the log of the run'}"]
+        lines += ["", f"**{code(test)}**", "", f"- {escaped(how_much)}"]
+        lines += [f"- {escaped(failing[test])}"] if test in failing else []
+        lines += [f"- cause: {escaped(cause) if cause else 'not named by the record; see the log of the run'}"]
     if drift.strip():
-        lines += ["", "Steps and drift over the kept nights:", "", "```", drift.strip(), "```"]
-    return "\n".join(lines) + "\n"
+        lines += ["", "Steps and drift over the kept nights:", "", *fenced(drift.strip().splitlines())]
+    text = quoted("\n".join(lines), lines=True)
+    cut = text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS].rpartition("\n\n")[0]
+    return f"{title}\n{cut}\n"
+
+
+# Any: functions of the suite, which only ``text`` needs.
+def _writers() -> tuple[Any, ...]:
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from fixtures.matrix.plain_text import quoted
+    from fixtures.report.closing import code, escaped, fenced, unlinked
+
+    return code, escaped, fenced, quoted, unlinked
 
 
 def post(text: str, run_url: str, *, dry_run: bool) -> None:
@@ -100,9 +117,13 @@ def main() -> None:
     if asked.command == "post":
         post(asked.report.read_text(), asked.run_url, dry_run=asked.dry_run)
         return
-    record = json.loads(asked.record.read_text())
     drift = asked.drift.read_text() if asked.drift and asked.drift.exists() else ""
-    print(report(record, since(asked.record, asked.nights), drift), end="")
+    try:
+        record = json.loads(asked.record.read_text())
+        found = report(record, since(asked.record, asked.nights), drift)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        parser.error(ascii(f"{asked.record} cannot be read as a record of ddp-perf: {error!r}"[:300])[1:-1])
+    print(found, end="")
 
 
 if __name__ == "__main__":

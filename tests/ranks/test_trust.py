@@ -11,7 +11,7 @@ from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.lookup import user_modules
+from fixtures.matrix.lookup import user_code
 from fixtures.matrix.worlds import parse_world
 from tests.ranks.poisons import NAMES, WORKLOADS
 
@@ -45,7 +45,7 @@ class Sets:
 
     def imported(self, module: str) -> bool:
         """Whether any rank has imported this module."""
-        (ranks,) = self.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+        (ranks,) = self.sets.of(INTERCONNECTS["native"], code=user_code(HEALTHY))
         return any(ranks.run(TWO, "tests.ranks.rank_faults:has_imported", {"module": module}, doing="asking"))
 
 
@@ -61,7 +61,7 @@ def test_poisons_between_healthy_workloads_are_found_and_reach_none_of_them(shar
     before = shared.train(HEALTHY)
     poisoned = shared.train("vit_tiny")  # its first step imports and initialises
     workload = f"tests.ranks.poisons:{name}"
-    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(workload))
     ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
     assert shared.train(workload) == poisoned
     found, _ = ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")
@@ -87,12 +87,20 @@ def test_ranks_that_ran_the_suites_code_serve_a_users_and_then_its_own_tests_onl
     assert not {*of_the_suite} & {*shared.train("vit_tiny", "bf16")}
 
 
+def test_each_workload_of_a_user_has_ranks_of_its_own(shared: Sets) -> None:
+    """A thread that one leaves would slow the next one, and memory that it keeps count in the peak of the next one."""
+    busy = shared.train("tests.ranks.poisons:several")
+    assert shared.train("tests.ranks.poisons:several@autocast") == busy
+    assert not {*busy} & {*shared.train("tests.ranks.poisons:default_dtype")}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in busy)
+
+
 def test_restarted_ranks_import_the_users_code_again(shared: Sets) -> None:
     shared.train(HEALTHY)
-    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(HEALTHY))
     ranks.close()
     assert all(ranks.run(TWO, "tests.ranks.rank_faults:has_imported", {"module": HEALTHY.partition(":")[0]}, doing=""))
-    assert ranks.code == user_modules(HEALTHY)
+    assert ranks.code == user_code(HEALTHY)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +108,7 @@ def test_restarted_ranks_import_the_users_code_again(shared: Sets) -> None:
 )
 def test_the_suites_own_code_leaves_its_process_as_it_was(shared: Sets, workload: str, configs: list[str]) -> None:
     shared.train(workload)  # a first step imports and initialises
-    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(workload))
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(workload))
     found = {}
     ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
     for config in configs:
@@ -113,7 +121,7 @@ def test_the_suites_own_code_leaves_its_process_as_it_was(shared: Sets, workload
 
 def test_a_launch_that_cannot_run_leaves_no_model_to_the_next_one(shared: Sets) -> None:
     """Its memory would count in the next launch's peak, and may be half of a GPU."""
-    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_modules(HEALTHY))
+    (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(HEALTHY))
     with pytest.raises(CannotRun):
         ranks.run(TWO, "tests.ranks.rank_faults:cannot_run_what_it_built", {}, doing="building")
     assert ranks.run(TWO, "tests.ranks.rank_faults:still_has_what_it_built", {}, doing="asking") == [False, False]

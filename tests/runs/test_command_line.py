@@ -13,6 +13,7 @@ from tests.forked import perf as pytest_perf
 from tests.recordings import ddp_steps
 
 WORKLOADS = "tests.workloads_for_tests"
+OF_FILES = ("--report", "--traces", "--benchmark-json", "--benchmark-save", "--benchmark-storage", "--script")
 BUILT_IN = ", ".join(workloads.WORKLOADS)
 
 # Workloads of a user: two with names of the suite, and a built-in one under its own name.
@@ -172,6 +173,12 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
+        *((f"{option}={'x' * 300}", "File name too long") for option in OF_FILES),
+        (
+            "--benchmark-storage=s3://me:s3cr3t@host/a",
+            "--benchmark-storage s3://me:***@host/a: Storage must be in",
+        ),
+        ("--benchmark-storage=elasticsearch+http://host/a", "--benchmark-storage elasticsearch+http://host/a: "),
     ],
 )
 def test_wrong_input_is_reported_in_one_line(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cmarkgfm import github_flavored_markdown_to_html
 
 from fixtures.__main__ import main
 from tests.saved_records import Record, read
@@ -132,7 +133,7 @@ def test_a_slower_test_opens_an_issue_with_its_cause_and_its_first_night(tmp_pat
     assert create[:6] == ["issue", "create", "--title", f"Slower: {DDP}", "--label", "ddp-perf-regression"]
     body = create[create.index("--body") + 1]
     assert f"**`{DDP}`**\n\n- slower by 5.1 % (threshold 1.3 %)\n- failing since record 2 of 2026-11-22, " in body
-    assert "- cause: transport P2P/CUMEM -> SHM\n" in body
+    assert "- cause: transport P2P/CUMEM -\\> SHM\n" in body
     assert body.endswith(f"Run: {URL}\n")
     assert BF16 not in body
 
@@ -158,3 +159,29 @@ def test_what_slows_the_whole_run_is_reported_and_another_failure_is_not(tmp_pat
     assert "**`perf::machine[8x-nvidia-h200-nv18]`**" in report
     assert "test_gradients" not in report
     assert "```\na step of +3.0 %\n```" in report
+
+
+def test_texts_of_a_record_mention_nobody_and_close_no_issue(tmp_path: Path) -> None:
+    hostile = "x @team closes #2 <img src=x>\n# head\n```\n[a](https://example.org) \x1b[31m"
+    file = night(tmp_path / "nights", failed={f"perf::machine[{hostile}]": f"by {hostile}"})
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"instance": hostile}))
+    drift = tmp_path / "drift.txt"
+    drift.write_text(f"```\n{hostile}\n")
+    title, *lines = script("text", file, "--drift", drift).split("\n")
+    assert title.startswith("Slower: perf::machine[x @\N{ZERO WIDTH SPACE}team closes #\N{ZERO WIDTH SPACE}2 <img")
+    drift_at = lines.index("````")
+    assert lines.index("````", drift_at + 1) == len(lines) - 2  # the drift's own fences do not end the block
+    html = github_flavored_markdown_to_html("\n".join(lines[:drift_at]))
+    assert not re.search("<img|<h1|<a |\x1b", html)
+    outside_code = re.sub("<code>.*?</code>", "", html)
+    assert not re.search(r"[@#]\w|://\w", outside_code)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"benchmarks": 3}', '{"benchmarks": [{"fullname": "x\\n@y"}]}'])
+def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "night.json"
+    file.write_text(text)
+    done = subprocess.run([sys.executable, SCRIPT, "text", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "night.json cannot be read as a record of ddp-perf: " in done.stderr.splitlines()[-1]

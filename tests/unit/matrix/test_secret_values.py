@@ -1,10 +1,15 @@
 """Secrets in arguments and variables: which names are of a secret, and which values are hidden."""
 
 import shlex
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fixtures.matrix.plain_text import is_secret, without_password, without_secret, without_secrets
+from fixtures.launch.other_side import OtherSide
+from fixtures.matrix.secret_values import is_secret, of_launch_line, of_pytest, within, without_secrets
+from fixtures.report.next_command import ShellVariables, command_again
 
 
 @pytest.mark.parametrize(
@@ -64,19 +69,116 @@ def test_the_value_of_a_secret_is_hidden_in_a_launch_line(typed: str, shown: str
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
-        ("train.py --api-key s3cr3t 'a b' --hub_token=s3cr3t", "train.py --api-key '***' 'a b' '--hub_token=***'"),
-        ("--script=train.py --api-key 's3cr3t", "--script=train.py --api-key '***'"),
-        ("HF_TOKEN=s3cr3t", "HF_TOKEN=***"),
-        ("--script-env=HF_TOKEN=s3cr3t", "--script-env=HF_TOKEN=***"),
-        ("--api-token=s3cr3t", "--api-token=***"),
-        ("keys and not 'a b'", "keys and not 'a b'"),
-        ("train_token_1a2b3c and bf16", "train_token_1a2b3c and bf16"),
-        ("--script=train.py --width 8", "--script=train.py --width 8"),
+        (["--script", "t.py --api-key s3cr3t 'a b'"], ["--script", "t.py --api-key '***' 'a b'"]),
+        (["--script=t.py --api-key 's3cr3t x"], ["--script=t.py --api-key '***'"]),
+        (
+            ["--script", "t.py --width 8", "-k", "my_token and bf16"],
+            ["--script", "t.py --width 8", "-k", "my_token and bf16"],
+        ),
+        (["--script-env=HF_TOKEN=s3cr3t x"], ["--script-env=HF_TOKEN=***"]),
+        (["--script-env", "HF_TOKEN=s3cr3t"], ["--script-env", "HF_TOKEN=***"]),
+        (["--api-token=s3cr3t", "--api-token", "s3cr3t"], ["--api-token=***", "--api-token", "***"]),
     ],
 )
-def test_the_value_of_a_secret_is_not_shown_in_a_command(typed: str, shown: str) -> None:
-    assert without_secret(typed) == shown
+def test_the_value_of_a_secret_is_not_shown_in_a_command(typed: list[str], shown: list[str]) -> None:
+    assert of_pytest(typed) == shown
 
 
-def test_the_password_of_a_url_is_hidden_in_a_variable() -> None:
-    assert without_password("http://me:s3cr3t@proxy:80") == "http://me:***@proxy:80"
+def test_a_selection_and_a_module_are_no_secrets() -> None:
+    given = ["--script", "t.py --width 8", "-k", "my_token and bf16", "-k", "API_KEY", "perf", "--workload", "my.key:M"]
+    assert of_pytest(given) == given
+
+
+def test_an_open_quote_hides_no_less() -> None:
+    assert of_launch_line("train.py --api-key 's3 cr3t") == "train.py --api-key '***'"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://me:s3cr3t@proxy:80", "http://me:***@proxy:80"),
+        ("http://me:s3c@r3t@proxy:80/a@b", "http://me:***@proxy:80/a@b"),
+        ("git+https://s3cr3t@host/x", "git+https://***@host/x"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("https://host/x?n=8&sig=s3cr3t&width=9", "https://host/x?n=8&sig=***&width=9"),
+        ("Authorization: Bearer s3cr3t", "Authorization: ***"),
+        ("X-Api-Key:s3cr3t", "X-Api-Key:***"),
+        ('{"api_key": "s3,cr}3t", "width": 8}', '{"api_key": "***", "width": 8}'),
+        ("{token:s3cr3t,width:8}", "{token:***,width:8}"),
+        ("{secrets:{a:s3cr3t,b:s3cr3t}}", "{secrets:***"),
+        ("python x.py --token s3cr3t --token='s3 cr3t' --width 8", "python x.py --token *** --token='***' --width 8"),
+        ("--token=s3 cr3t", "--token=***"),
+        ("my.token:MODEL", "my.token:MODEL"),
+        ("max_tokens=8,tokenizer=x", "max_tokens=8,tokenizer=x"),
+    ],
+)
+def test_secrets_within_a_text_are_hidden(text: str, shown: str) -> None:
+    assert within(text) == shown
+
+
+# Names of secrets, and names that are none, by how they are joined.
+WORDS = st.sampled_from(
+    ["token", "password", "passwd", "secret", "api key", "access key", "auth", "credentials", "pwd"]
+)
+PLAIN = st.sampled_from(["", "hub", "db", "my", "nccl", "torch", "wandb"])
+JOINS = [
+    lambda words: "-".join(words),
+    lambda words: "_".join(words),
+    lambda words: "_".join(words).upper(),
+    lambda words: "-".join(words).title(),
+    lambda words: words[0] + "".join(map(str.title, words[1:])),
+]
+NAMES = st.builds(lambda join, a, b: join([*a.split(), *b.split()]), st.sampled_from(JOINS), PLAIN, WORDS)
+# No quote or blank, which end a value in some of the forms.
+VALUES = st.text("abcXYZ019-_.+/=~%", min_size=4).map(lambda text: f"z9{text}9z") | st.just("-s3cr3t")
+IN_ARGUMENTS = [
+    lambda name, value: [f"--{name}", value],
+    lambda name, value: [f"-{name}", value],
+    lambda name, value: [f"--{name}={value}"],
+    lambda name, value: [f"+hub.{name}={value}"],
+    lambda name, value: ["--opts", name.upper().replace("-", "_"), value],
+    lambda name, value: ["--opts", f"hub.{name.replace('-', '_')}", value],
+    lambda name, value: ["--header", f"X-{name}: {value}"],
+    lambda name, value: [f'--json={{"width": 8, "{name}": "{value}"}}'],
+    lambda name, value: [f"--run=python x.py --{name} {value} --width 8"],
+    lambda name, value: [f"https://host/x?width=8&{name}={value}&n=1"],
+    lambda name, value: [f"--url=https://me:{value.replace('/', '')}@host"],
+]
+
+
+@given(name=NAMES, value=VALUES, form=st.sampled_from(IN_ARGUMENTS), n=st.integers(0, 2))
+def test_no_form_of_a_secret_is_shown(name: str, value: str, form: Callable[[str, str], list[str]], n: int) -> None:
+    given = [*["--width", "8"][:n], *form(name, value), "--depth", "9"]
+    line = shlex.join(["train.py", *given])
+    others = [value.replace("/", ""), value]
+    for shown in (
+        shlex.join(without_secrets(given)),
+        of_launch_line(line),
+        shlex.join(of_pytest(["--script", line, f"--script={line}"])),
+        command_again(of_pytest([f"--script={line}"], ShellVariables().hide), ("pytest",)),
+    ):
+        assert not any(other in shown for other in others)
+        assert "--depth 9" in shown
+
+
+@given(name=NAMES.map(lambda name: name.replace("-", "_")), value=VALUES)
+def test_no_variable_that_is_a_secret_is_shown(name: str, value: str) -> None:
+    assert value not in within(f"{name}={value}")
+    assert value not in OtherSide(variables={name: value}).name
+    assert is_secret(name)
+
+
+@given(
+    name=st.builds(
+        lambda join, words: join(words),
+        st.sampled_from(JOINS),
+        st.permutations(["num", "tokens"])
+        | st.permutations(["key", "value", "heads", "num"])
+        | st.permutations(["max", "token", "length"])
+        | st.just(["tokenizer"]),
+    ),
+    value=st.text("abc019-_./", min_size=1).filter(lambda text: not text.startswith("-")),
+)
+def test_no_size_of_a_model_is_hidden(name: str, value: str) -> None:
+    given = [f"--{name}", value, f"{name}={value}", name, value]
+    assert without_secrets(given) == given

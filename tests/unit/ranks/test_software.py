@@ -19,11 +19,13 @@ def described_in(folder: Path) -> dict[str, Any]:
 
 
 def test_a_value_that_may_be_a_secret_is_in_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secrets = ("NCCL_AUTH_TOKEN", "TORCH_API_KEY", "CUDA_PASSWORD", "GLOO_SECRET_FILE")
+    secrets = ("NCCL_AUTH_TOKEN", "TORCH_API_KEY", "CUDA_PASSWORD", "GLOO_SECRET_FILE", "NCCL_PASSWD")
     for name in secrets:
         monkeypatch.setenv(name, "hunter2")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    expected = {**dict.fromkeys(secrets, "(not recorded)"), "NCCL_ALGO": "Ring"}
+    monkeypatch.setenv("TORCH_HOME", "https://me:hunter2@host/x?token=hunter2")
+    shown = {"NCCL_ALGO": "Ring", "TORCH_HOME": "https://me:***@host/x?token=***"}
+    expected = {**dict.fromkeys(secrets, "(not recorded)"), **shown}
     assert described_in(tmp_path)["variables"].items() >= expected.items()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.records.files import write_in_place
+from fixtures.records.files import _finished, write_in_place
 
 
 def test_a_record_takes_the_place_and_the_mode_of_the_one_before_also_behind_a_link(tmp_path: Path) -> None:
@@ -42,6 +42,16 @@ def test_what_a_killed_run_left_is_removed_and_what_is_not_its_own_stays(tmp_pat
         os.utime(part, (time.time() - 3601,) * 2)
     write_in_place(tmp_path / "nightly.json", {})
     assert {file.name for file in tmp_path.iterdir()} == {"nightly.json", others.name}
+
+
+def test_an_owned_file_stays_however_old_the_clock_makes_it(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.json"
+    with _finished(tmp_path, "nightly.json.", b"first") as part:  # a run saves
+        os.utime(part, (time.time() - 7200,) * 2)  # the clock was set forward
+        write_in_place(file, {})  # another run saves
+        part.replace(file)
+    assert file.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fixtures.matrix.plain_text import without_secret
+from fixtures.matrix.secret_values import of_pytest
 from fixtures.report.next_command import ShellVariables, command_again
 
 PROGRAM = (sys.executable, "-c", "import sys; print(sys.argv[1:])")
@@ -27,7 +27,7 @@ PROGRAM = (sys.executable, "-c", "import sys; print(sys.argv[1:])")
 )
 def test_the_command_with_a_secret_works_with_the_variable(typed: list[str], variables: dict[str, str]) -> None:
     secrets = ShellVariables()
-    command = command_again([without_secret(one, secrets.hide) for one in typed], PROGRAM)
+    command = command_again(of_pytest(typed, secrets.hide), PROGRAM)
     assert secrets.names == list(variables)
     assert not any(secret in command for secret in variables.values() if len(secret) > 1)
     done = subprocess.run(

@@ -37,7 +37,7 @@ def test_variables_are_read(given: list[str], variables: dict[str, str], monkeyp
             ([bad], f"--against-env '{bad}': give NAME=VALUE, such as NCCL_MAX_CTAS=4")
             for bad in ("NCCL_MAX_CTAS", "=4", "export NCCL_MAX_CTAS=4")
         ),
-        (["A=1", "B=1", "A=2"], "--against-env: A has two values, '1' and '2'"),
+        (["A=1", "B=1", "A=2"], "--against-env: A has two values: A=1 and A=2"),
         (
             ["NCCL_ALGO=Ring"],
             "--against-env NCCL_ALGO=Ring: NCCL_ALGO has this value here, so both sides have it: give another value, "
