@@ -79,9 +79,17 @@ def caught_by_hook(
     return enter
 
 
-def sound_in(*checks: Check, ranks: int = 2, **claim: Any) -> Callable[[Mean], Hook]:
-    """ranks: for RANKS. claim: fields of Hook, hence Any."""
-    return partial(_enter_sound, _mean, checks, ranks, claim)
+def sound_in(
+    *checks: Check, asked: Mapping[str, object] | None = None, ranks: int = 2, **claim: Any
+) -> Callable[[Mean], Hook]:
+    """asked, ranks: for ASKED and RANKS. claim: fields of Hook, hence Any."""
+
+    def enter(mean: Mean) -> Hook:
+        made: Hook = _enter_sound(_mean, checks, ranks, claim, mean)
+        ASKED[made.name] = asked or {}
+        return made
+
+    return enter
 
 
 def sound_hook_in(*checks: Check, ranks: int = 2) -> Callable[[Callable[[], DdpHook]], Hook]:
