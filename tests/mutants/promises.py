@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, distributed
 
-from fixtures.gradients.cases import kinds_for
-from fixtures.gradients.checks import ddp_options, error_feedback, unbiased, wire
+from fixtures.gradients.cases import UNEVEN, kinds_for
+from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, unbiased, wire
 from fixtures.matrix.hook import Gradient, whole
 from tests.mutants.hooks import Bucket, Memory, average, everyone, ranks, total
-from tests.mutants.side_effects import NOTHING, caught_by, sound_in
+from tests.mutants.side_effects import FEW_STEPS, NOTHING, caught_by, sound_in
 
 FEEDBACK: dict[str, Any] = {"promise": "nothing", "wire_dtype": None, "error_feedback": True}
 UNBIASED: dict[str, Any] = {"promise": "unbiased", "wire_dtype": None}
@@ -247,6 +247,32 @@ def clips_and_promises_nothing(bucket: Bucket) -> Tensor:
     return clipped(bucket)
 
 
+# ---- factors
+
+
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def sums_and_promises_nothing(bucket: Bucket) -> Tensor:
+    return total(bucket.buffer())
+
+
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def adds_a_fifth_twice(bucket: Bucket) -> Tensor:
+    """Adds the largest elements to the mean once more."""
+    out = average(bucket.buffer())
+    return out + largest(out, 0.2)
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+def sends_every_fourth_step_four_times_as_large(bucket: Bucket, memory: Memory) -> Tensor:
+    return average(bucket.buffer()) * (4 * (memory.step % 4 == 0))
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+def sends_a_twentieth_at_random_and_promises_nothing(bucket: Bucket, memory: Memory) -> Tensor:
+    chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
+    return average(torch.where(chosen, bucket.buffer() * 20, 0))
+
+
 # ---- without bias
 
 
@@ -344,6 +370,34 @@ def fp8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
     codes = (bucket.buffer().float() / most * 448).to(torch.float8_e4m3fn).view(torch.uint8)
     received = torch.stack(everyone(codes)).view(torch.float8_e4m3fn).float()
     return (received.sum(0) / ranks() / 448 * most).to(bucket.buffer().dtype)
+
+
+FP8_IN_BLOCKS: dict[str, Any] = {
+    "promise": "block_scaled",
+    "wire_dtype": "float8_e4m3fn",
+    "relative_error": 2.0**-4,
+    "channel": 256,
+}
+UNEVEN_ALONE = {"option": "default", "kinds": [UNEVEN]}
+
+
+def in_fp8(bucket: Bucket, *, size: int) -> Tensor:
+    rows, scales = blocks_of(bucket.buffer(), size)
+    codes = (rows / scales * 448).to(torch.float8_e4m3fn).view(torch.uint8)
+    received = [code.view(torch.float8_e4m3fn).float() for code in everyone(codes)]
+    flat = sum(code * (scale / 448) for code, scale in zip(received, everyone(scales), strict=True)) / ranks()
+    assert isinstance(flat, Tensor)
+    return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
+
+
+@sound_in(ddp_options.check, asked=UNEVEN_ALONE, **FP8_IN_BLOCKS)
+def fp8_in_blocks(bucket: Bucket) -> Tensor:
+    return in_fp8(bucket, size=256)
+
+
+@caught_by(ddp_options.check, UNEVEN_ALONE, **FP8_IN_BLOCKS)
+def fp8_with_one_scale_for_a_bucket(bucket: Bucket) -> Tensor:
+    return in_fp8(bucket, size=bucket.buffer().numel())
 
 
 SHARED: dict[str, Any] = {"promise": "mean", "wire_dtype": "int8", "scale": "all", "wire_bytes": gathered}
