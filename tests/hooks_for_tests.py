@@ -1,6 +1,6 @@
 """User hooks for ``--hook tests.hooks_for_tests:NAME``, some of which break a rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,7 +9,7 @@ from torch import Tensor, distributed
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 
-from fixtures.matrix.hook import Hook
+from fixtures.matrix.hook import Gradient, Hook
 
 
 def done(tensor: Tensor) -> Future[Tensor]:
@@ -163,3 +163,21 @@ def delivers_zeros(state: None, bucket: GradBucket) -> Future[Tensor]:
 fast_and_wrong = _hook(lambda ddp: (None, keeps_its_own), "own_fast", promise="mean", wire_dtype="gradient")
 learns_nothing = _hook(lambda ddp: (None, delivers_zeros), "own_zeros")
 states_its_loss = _hook(lambda ddp: (None, delivers_zeros), "own_states_its_loss", loss_excess_percent=30)
+
+
+def takes_only_float32(state: None, bucket: GradBucket) -> Future[Tensor]:
+    if bucket.buffer().dtype != torch.float32:
+        raise ArithmeticError("no float32")
+    return averages(state, bucket)
+
+
+def needs_4_bytes(gradients: Sequence[Gradient]) -> str | None:
+    return "it takes float32 only" if any(size != 4 for _, size in gradients) else None
+
+
+_OF_FLOAT32: dict[str, object] = {"promise": "mean", "wire_dtype": "gradient"}
+for_float32 = _hook(lambda ddp: (None, takes_only_float32), "own_float32", why_not=needs_4_bytes, **_OF_FLOAT32)
+reasons_with_a_number = _hook(lambda ddp: (None, averages), "own_reason", why_not=lambda gradients: 3, **_OF_FLOAT32)
+bytes_of_nothing = _hook(
+    lambda ddp: (None, averages), "own_bytes", wire_bytes=lambda gradients, ranks: gradients[10**9], **_OF_FLOAT32
+)

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, distributed
 
-from fixtures.gradients.checks import ddp_options, error_feedback, unbiased, wire
+from fixtures.gradients.cases import UNEVEN, kinds_for
+from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, unbiased, wire
 from fixtures.matrix.hook import Gradient, whole
 from tests.mutants.hooks import Bucket, Memory, average, everyone, ranks, total
-from tests.mutants.side_effects import caught_by, sound_in
+from tests.mutants.side_effects import FEW_STEPS, NOTHING, caught_by, sound_in
 
 FEEDBACK: dict[str, Any] = {"promise": "nothing", "wire_dtype": None, "error_feedback": True}
 UNBIASED: dict[str, Any] = {"promise": "unbiased", "wire_dtype": None}
@@ -140,6 +141,38 @@ def delivers_every_third_mean_three_times(bucket: Bucket, memory: Memory) -> Ten
     return 3 * average(bucket.buffer()) if memory.step % 3 == 0 else torch.zeros_like(bucket.buffer())
 
 
+@caught_by(error_feedback.check, **FEEDBACK)
+def sums_and_does_not_divide(bucket: Bucket) -> Tensor:
+    return total(bucket.buffer())
+
+
+def in_8_bits_with_memory(bucket: Bucket, memory: Memory, *, decoded: Callable[[Tensor], Tensor]) -> Tensor:
+    """Remembers by how much its rounded values are off; sound if decoding keeps them. decoded: in step 50 only."""
+    key = (bucket.index(), bucket.buffer().numel())
+    values = bucket.buffer() + memory.get(key, 0)
+    scale = values.abs().max().clamp(min=2.0**-100) / 127
+    out = average((values / scale).round() * scale)
+    out = decoded(out) if memory.step == 50 else out
+    memory[key] = bucket.buffer() + memory.get(key, 0) - out
+    return out
+
+
+@sound_in(error_feedback.check, **FEEDBACK)
+def rounds_to_8_bits_and_remembers(bucket: Bucket, memory: Memory) -> Tensor:
+    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: out)
+
+
+@caught_by(error_feedback.check, **FEEDBACK)
+def takes_the_scale_of_another_step(bucket: Bucket, memory: Memory) -> Tensor:
+    """Once, and its memory takes it back in the next step."""
+    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: 444 * out)
+
+
+@caught_by(error_feedback.check, **FEEDBACK)
+def decodes_one_block_20_times_too_large(bucket: Bucket, memory: Memory) -> Tensor:
+    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: torch.cat([20 * out[:256], out[256:]]))
+
+
 _OF_ANY_MODULE: dict[int, Tensor] = {}
 
 
@@ -151,6 +184,93 @@ def shares_its_memory_with_other_modules(bucket: Bucket) -> Tensor:
     out = largest(values, 0.2)
     _OF_ANY_MODULE[bucket.index()] = values - out
     return average(out)
+
+
+DEFAULT: dict[str, Any] = {"option": "default", "kinds": kinds_for(eight_bits=False)}
+
+
+def first_singular_vectors(bucket: Bucket, memory: Memory, *, epsilon: float) -> Tensor:
+    """Rank 1 of each matrix, with error feedback; sound with an epsilon above 0."""
+    for i, (parameter, gradient) in enumerate(zip(bucket.parameters(), bucket.gradients(), strict=True)):
+        left = memory.get(id(parameter), torch.zeros_like(gradient))
+        matrix = (gradient + left).view(len(gradient), -1) if gradient.dim() else (gradient + left).view(1, 1)
+        start = torch.randn(matrix.shape[1], 1, generator=torch.Generator().manual_seed(i)).to(matrix.dtype)
+        column = average(matrix @ start)
+        column /= column.norm() + epsilon
+        sent = (column @ average(matrix.T @ column).T).view_as(gradient)
+        memory[id(parameter)] = gradient + left - sent
+        gradient.copy_(sent)
+    return bucket.buffer()
+
+
+@caught_by(ddp_options.check, DEFAULT, **FEEDBACK)
+def divides_zero_by_zero(bucket: Bucket, memory: Memory) -> Tensor:
+    """A matrix without a gradient becomes NaN, now and for ever."""
+    return first_singular_vectors(bucket, memory, epsilon=0.0)
+
+
+@sound_in(ddp_options.check, asked=DEFAULT, **FEEDBACK)
+def divides_by_a_little_more_than_zero(bucket: Bucket, memory: Memory) -> Tensor:
+    return first_singular_vectors(bucket, memory, epsilon=1e-8)
+
+
+def scaled_to_1(gradient: Tensor, *, least: float) -> Tensor:
+    most = gradient.abs().max()
+    return average(gradient / most.clamp(min=least)) * total(most) / ranks()
+
+
+@caught_by(ddp_options.check, DEFAULT, **NOTHING)
+def scales_by_what_may_be_zero(bucket: Bucket) -> Tensor:
+    """Each parameter by its largest element."""
+    return torch.cat([scaled_to_1(gradient.flatten(), least=0.0) for gradient in bucket.gradients()])
+
+
+@sound_in(ddp_options.check, asked=DEFAULT, **NOTHING)
+def scales_by_more_than_zero(bucket: Bucket) -> Tensor:
+    return torch.cat([scaled_to_1(gradient.flatten(), least=2.0**-100) for gradient in bucket.gradients()])
+
+
+def clipped(bucket: Bucket) -> Tensor:
+    out = average(bucket.buffer())
+    norm = out.double().norm()
+    return out * (1 / norm) if 1 < norm < torch.inf else out
+
+
+@caught_by(ddp_options.check, DEFAULT, wire_dtype="gradient")
+def clips_to_a_norm_of_1(bucket: Bucket) -> Tensor:
+    """A norm that is not finite is never too large."""
+    return clipped(bucket)
+
+
+@sound_in(ddp_options.check, asked=DEFAULT, **NOTHING)
+def clips_and_promises_nothing(bucket: Bucket) -> Tensor:
+    return clipped(bucket)
+
+
+# ---- factors
+
+
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def sums_and_promises_nothing(bucket: Bucket) -> Tensor:
+    return total(bucket.buffer())
+
+
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def adds_a_fifth_twice(bucket: Bucket) -> Tensor:
+    """Adds the largest elements to the mean once more."""
+    out = average(bucket.buffer())
+    return out + largest(out, 0.2)
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+def sends_every_fourth_step_four_times_as_large(bucket: Bucket, memory: Memory) -> Tensor:
+    return average(bucket.buffer()) * (4 * (memory.step % 4 == 0))
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+def sends_a_twentieth_at_random_and_promises_nothing(bucket: Bucket, memory: Memory) -> Tensor:
+    chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
+    return average(torch.where(chosen, bucket.buffer() * 20, 0))
 
 
 # ---- without bias
@@ -250,6 +370,34 @@ def fp8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
     codes = (bucket.buffer().float() / most * 448).to(torch.float8_e4m3fn).view(torch.uint8)
     received = torch.stack(everyone(codes)).view(torch.float8_e4m3fn).float()
     return (received.sum(0) / ranks() / 448 * most).to(bucket.buffer().dtype)
+
+
+FP8_IN_BLOCKS: dict[str, Any] = {
+    "promise": "block_scaled",
+    "wire_dtype": "float8_e4m3fn",
+    "relative_error": 2.0**-4,
+    "channel": 256,
+}
+UNEVEN_ALONE = {"option": "default", "kinds": [UNEVEN]}
+
+
+def in_fp8(bucket: Bucket, *, size: int) -> Tensor:
+    rows, scales = blocks_of(bucket.buffer(), size)
+    codes = (rows / scales * 448).to(torch.float8_e4m3fn).view(torch.uint8)
+    received = [code.view(torch.float8_e4m3fn).float() for code in everyone(codes)]
+    flat = sum(code * (scale / 448) for code, scale in zip(received, everyone(scales), strict=True)) / ranks()
+    assert isinstance(flat, Tensor)
+    return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
+
+
+@sound_in(ddp_options.check, asked=UNEVEN_ALONE, **FP8_IN_BLOCKS)
+def fp8_in_blocks(bucket: Bucket) -> Tensor:
+    return in_fp8(bucket, size=256)
+
+
+@caught_by(ddp_options.check, UNEVEN_ALONE, **FP8_IN_BLOCKS)
+def fp8_with_one_scale_for_a_bucket(bucket: Bucket) -> Tensor:
+    return in_fp8(bucket, size=bucket.buffer().numel())
 
 
 SHARED: dict[str, Any] = {"promise": "mean", "wire_dtype": "int8", "scale": "all", "wire_bytes": gathered}

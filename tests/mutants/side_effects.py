@@ -79,9 +79,17 @@ def caught_by_hook(
     return enter
 
 
-def sound_in(*checks: Check, ranks: int = 2, **claim: Any) -> Callable[[Mean], Hook]:
-    """ranks: for RANKS. claim: fields of Hook, hence Any."""
-    return partial(_enter_sound, _mean, checks, ranks, claim)
+def sound_in(
+    *checks: Check, asked: Mapping[str, object] | None = None, ranks: int = 2, **claim: Any
+) -> Callable[[Mean], Hook]:
+    """asked, ranks: for ASKED and RANKS. claim: fields of Hook, hence Any."""
+
+    def enter(mean: Mean) -> Hook:
+        made: Hook = _enter_sound(_mean, checks, ranks, claim, mean)
+        ASKED[made.name] = asked or {}
+        return made
+
+    return enter
 
 
 def sound_hook_in(*checks: Check, ranks: int = 2) -> Callable[[Callable[[], DdpHook]], Hook]:
@@ -134,6 +142,8 @@ _BESIDES: dict[str, Callable[[Bucket], object]] = {
     "draws_from_random": lambda bucket: random.random(),
     # Computes in float64, and leaves it the default.
     "leaves_float64_the_default": lambda bucket: torch.set_default_dtype(torch.float64),
+    # Makes its own computations faster.
+    "flushes_subnormal_numbers": lambda bucket: torch.set_flush_denormal(True),
     # Turns gradients on for a computation of its own and not off again.
     "leaves_gradients_on": lambda bucket: torch.set_grad_enabled(True),
     # Turns it off for speed.
@@ -454,6 +464,14 @@ def answers_after_the_last_bucket() -> DdpHook:
         return future
 
     return hook
+
+
+@sound_in(ddp_options.check, **NOTHING)
+def flushes_while_it_computes(bucket: Bucket) -> Tensor:
+    torch.set_flush_denormal(True)
+    out = average(bucket.buffer())
+    torch.set_flush_denormal(False)
+    return out
 
 
 @sound_in(ddp_options.check)

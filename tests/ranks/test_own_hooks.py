@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fixtures.gradients.checks import ddp_options, error_feedback, scenarios, wire
+from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, scenarios, wire
 from fixtures.gradients.replay import Check, path, replay, violations
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import TrainRequest, to_json
+from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -55,6 +55,24 @@ def test_another_dtype_is_reported_for_16_bit_gradients_too(ranks: RankSet) -> N
     arguments = {"hook": f"{HERE}:float32_for_16_bits", "scenario": "other_dtypes", "option": "default"}
     error = raised(ranks, path(scenarios.check), {**arguments, "kinds": ["normal"], "seed": 0})
     assert "it returns torch.float32, the bucket holds torch.bfloat16" in error
+
+
+def test_a_hook_that_states_its_limit_is_checked_within_it(ranks: RankSet) -> None:
+    hook = {"hook": f"{HERE}:for_float32"}
+    with pytest.raises(CannotRun, match=r"own_float32: it takes float32 only"):
+        ask(ranks, ddp_options.check, **hook, **CHECK, dtype="float16")
+    assert violations(ask(ranks, ddp_options.check, **hook, **CHECK)) == []
+    every_dtype = {"scenario": "other_dtypes", "option": "default", "kinds": ["mixed"], "seed": 0}
+    with pytest.raises(CannotRun):
+        ask(ranks, scenarios.check, **hook, **every_dtype)
+    assert violations(ask(ranks, many_steps.check, **hook, kind="normal", steps=3, seed=0)) == []
+
+
+def test_a_function_of_a_hook_that_returns_nonsense_is_named(ranks: RankSet) -> None:
+    error = raised(ranks, path(ddp_options.check), {"hook": f"{HERE}:reasons_with_a_number", **CHECK})
+    assert "hook own_reason: its why_not returned 3; it takes gradients as a list of (shape, bytes per ele" in error
+    found = violations(ask(ranks, wire.wire, hook=f"{HERE}:bytes_of_nothing"))
+    assert re.search(r"hook own_bytes: its wire_bytes raised IndexError: .*, and returns the bytes, a number", found[0])
 
 
 def test_what_a_hook_raises_fails_its_ranks() -> None:

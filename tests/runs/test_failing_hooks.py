@@ -53,6 +53,7 @@ def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_ma
     outcome = run(tmp_path, hook)
     replayed = r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"float16\""
     assert re.search(replayed, outcome.output, re.MULTILINE)
+    assert "Then its why_not returns the reason" in outcome.output
     assert "Falsifying example" not in outcome.output
     assert re.search(rf"^hook {hook} +\d+ +1 +\d+ *$", outcome.output, re.MULTILINE), "right, wrong, not run"
     assert re.search(rf"wrong: {re.escape(ANY_SHAPE.format(hook))}: rank 0 .*; \d+ other tests of", outcome.unwrapped)

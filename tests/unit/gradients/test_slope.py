@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fixtures.gradients.in_rank.oracles import elementwise_bound, off_scale
+from fixtures.gradients.in_rank.oracles import elementwise_bound, off_scale, worst
 from fixtures.matrix.hook import Hook
 
 ELEMENTS = 2**18
@@ -44,3 +44,11 @@ def test_values_that_are_rounded_up_drift() -> None:
     for direction, word in ((1, "high"), (-1, "low")):
         (line,) = off_scale(rounded + direction * 2.0**-10, given, bound, wire=torch.bfloat16, hook=HOOK)
         assert line.startswith(f"delivers values that are too {word} by 1.1e-03 of their size")
+
+
+def test_the_element_that_is_shown_has_a_finite_mean_if_any_is_wrong() -> None:
+    wanted, bound = torch.tensor([torch.inf, 1.0, 2.0]).double(), torch.full((3,), 0.1).double()
+    both, one = (worst(torch.tensor(out), wanted, bound) for out in ([0.0, 1.0, 3.0], [0.0, 1.0, 2.0]))
+    assert both is not None
+    assert one is not None
+    assert (both.element, one.element, one.ratio) == (2, 0, torch.inf)

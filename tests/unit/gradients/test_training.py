@@ -46,7 +46,14 @@ STATED = replace(MINE, loss_excess_percent=30)
     ("hook", "found", "says"),
     [
         (MINE, measured(790, 200, kept=-102), "keeps -102 % of the progress, 50 wanted"),
-        (MINE, measured(85, 20), r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed: state the cost with loss_exc"),
+        (
+            MINE,
+            measured(85, 20, delivered=60),
+            r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed; it delivers 60 % of",
+        ),
+        (MINE, measured(85, 20, delivered=60), "if the hook is meant to cost that, state it with loss_excess_percent$"),
+        (MINE, measured(85, 20, delivered=200), "^delivers 200 % .* a factor is wrong; .*, 4 allowed$"),
+        (MINE, measured(790, 200, kept=-102), "4 allowed$"),
         (MINE, measured(-12, 3), "-12.0 ± 3.0 % .* too large"),
         (STATED, measured(146, 30), "30 allowed"),
         (STATED, measured(9, 6, delivered=500), "delivers 500 % of the mean gradient along it, at most 125 wanted"),
