@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.extras import EXTRAS
+from fixtures.report.pytest_commands import suite_tests
 from tests.command_line import ROOT, command_here, run
 
 COMMAND = (sys.executable, "-m", "fixtures")
@@ -36,6 +37,13 @@ def test_a_command_prints_the_command_of_pytest_and_becomes_it(
     printed = command_here(*typed).output
     assert became[-len(arguments) - 1 :] == ["perf", *arguments]
     assert printed.endswith(f"pytest {shlex.join(['perf', *arguments])}\n")
+
+
+def test_the_tests_of_the_suite_are_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert suite_tests() == (str(ROOT / "perf"),)
+    monkeypatch.chdir(ROOT)
+    assert suite_tests() == ("perf",)
 
 
 @pytest.mark.parametrize(
