@@ -128,7 +128,8 @@ def test_every_link_file_module_and_option_that_a_document_names_exists(
     modules = re.findall(r"python -m ((?:fixtures|tests|studies)[\w.]*)", text)
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
     commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", text)
-    commands = [re.sub(r'"[^"]*"', "", command) for command in commands]  # a script's launch line has its own
+    # A script's launch line has options of its own.
+    commands = [re.sub(r'"[^"]*"| #.*', "", command) for command in commands]
     for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
