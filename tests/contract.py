@@ -9,20 +9,17 @@ import re
 import sys
 from argparse import SUPPRESS
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from fixtures.extras import modules
 from fixtures.gradients.fixtures import PromiseCheck
 from fixtures.matrix.config import Config
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.recorded import UNRECORDED, is_promised
 from fixtures.matrix.workloads import Workload
 from fixtures.records.schema import FullRecord
-from fixtures.report.commands import Command
 from fixtures.session.measure import Bandwidth, Measure
 from fixtures.session.options import add_options
 from tests.command_line import ROOT, run
@@ -50,10 +47,11 @@ def _options() -> Iterator[str]:
 
 
 def _commands() -> Iterator[str]:
-    from fixtures.__main__ import PROMOTE
+    from fixtures.__main__ import COMMANDS
 
-    commands: list[Command] = [PROMOTE, *(import_module(name).COMMAND for name in modules("command"))]
-    for command in sorted(commands, key=lambda command: command.name):
+    for command in sorted(COMMANDS, key=lambda command: command.name):
+        if command.usage:
+            yield f"command {command.name} {command.usage}"
         for names, settings in command.arguments:
             default = settings.get("default")
             shown = "" if default in (None, SUPPRESS) or isinstance(default, Path) else f" = {default}"

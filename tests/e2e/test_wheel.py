@@ -223,4 +223,18 @@ def test_the_questions_and_the_commands_are_there_without_a_clone(project: Proje
     assert throughput.endswith("ddp_perf/perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]")
     by_module, by_script = (project.run(*command, "promote", "--help") for command in COMMANDS)
     assert by_module.output == by_script.output
-    assert by_module.output.startswith("usage: python -m ddp_perf promote ")
+    assert by_module.output.startswith("usage: ddp-perf promote ")
+
+
+def test_the_verbs_find_what_is_in_the_folder(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "statistics.py").write_text("raise ImportError\n")  # pytest is not to import it
+    collect = ("--collect-only", "-q")
+    ran = project.run("ddp-perf", "run", *collect, "train.py", "--width", "768", folder=tmp_path)
+    tests = "--pyargs ddp_perf.perf"
+    assert f" -P -m pytest {tests} --script 'train.py --width 768' --collect-only -q\n" in ran.output, ran.errors
+    assert any("as_written" in test for test in ran.test_ids), ran.errors
+    (project.folder / "my_hooks.py").write_text(HOOK)
+    checked = project.run("ddp-perf", "check", *collect, "my_hooks:hook")
+    assert f" -m pytest {tests} --hook my_hooks:hook -k my_hooks:hook --collect-only -q\n" in checked.output
+    assert any("test_gradients[3cpu-sums-default]" in test for test in checked.test_ids), checked.errors

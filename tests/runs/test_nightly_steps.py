@@ -1,10 +1,12 @@
-"""The steps of the nightly and the promote workflow, their commands as they stand, in a copy of the checkout.
+"""The steps of the action, the nightly and the promote workflow, as they stand, in a copy of the checkout.
 
-The ranks are fakes, and ``gh`` is a script that does nothing; git is real, and pushes into a folder.
+The ranks are fakes, ``gh`` and the Python that installs are scripts that do nothing; git is real, and pushes into a
+folder.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +22,8 @@ from tests.workloads_for_tests import STEP_MS
 
 Done = subprocess.CompletedProcess[str]
 
-# The step history makes the page again.
-NAMES = ("measure", "summary", "keep", *(["history"] if "page" in EXTRAS else []), "drift", "report")
+# The steps after the action; the step history makes the page again.
+NAMES = ("keep", *(["history"] if "page" in EXTRAS else []), "drift", "report")
 FEW = "-p tests.fake_ranks -p no:cacheprovider --workload=tests.workloads_for_tests:steady --launches=1 --steps=3"
 
 
@@ -55,6 +57,8 @@ class Runner:
             "NIGHTLIES": str(self.nights),
             "GITHUB_RUN_ID": step_ms,
             "GITHUB_STEP_SUMMARY": str(self.summary),
+            "GITHUB_ACTION_PATH": f"{self.checkout}/./",
+            "GITHUB_PATH": str(self.summary.with_name("path")),
             STEP_MS: step_ms,
         }
         return subprocess.run(
@@ -74,24 +78,46 @@ def steps_of(workflow: str, job: str) -> dict[str, str]:
     return {step["name"]: step["run"] for step in whole["jobs"][job]["steps"] if "run" in step}
 
 
+# Any: an action is YAML.
+ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
+EVERY_NIGHT = {"baseline": "baselines", "sensitivity": "10", "name": "nightly"}
+
+
+def act(runner: Runner, step: str, inputs: dict[str, str], **more: str) -> Done:
+    """Run a step of the action with these inputs."""
+    (found,) = [one for one in ACTION["runs"]["steps"] if one["name"] == step]
+    values = {name: one["default"] for name, one in ACTION["inputs"].items()} | inputs
+    put = {
+        name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda expression: values[expression[1]], text)
+        for name, text in found.get("env", {}).items()
+    }
+    return runner.run(found["run"], **put | more)
+
+
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[Runner, dict[str, Done]]:
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return Runner(tmp_path_factory.mktemp("runner"))
+
+
+@pytest.fixture(scope="module")
+def night(runner: Runner) -> tuple[Runner, dict[str, Done]]:
     """A baseline, and a night that is slower: by name, what each step did."""
     pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
-    runner = Runner(tmp_path_factory.mktemp("runner"))
     recorded = runner.run("pytest perf --benchmark-save=first", step_ms="20")
     assert recorded.returncode == 0, recorded.stdout + recorded.stderr
     steps = steps_of("nightly", "perf")
-    return runner, {name: runner.run(steps[name], step_ms="60") for name in NAMES}
+    acted = {name: act(runner, name, EVERY_NIGHT, step_ms="60") for name in ("measure", "summary")}
+    return runner, acted | {name: runner.run(steps[name], step_ms="60") for name in NAMES}
 
 
 def test_a_slower_night_is_red_and_every_step_after_it_works_and_leaves_its_files(
     night: tuple[Runner, dict[str, Done]],
 ) -> None:
     runner, done = night
-    assert {name: one.returncode for name, one in done.items()} == {name: int(name == "measure") for name in NAMES}, [
+    assert [name for name, one in done.items() if one.returncode] == ["measure"], [
         one.stdout + one.stderr for one in done.values()
     ]
+    assert done["measure"].returncode == 1
     kept = json.loads((runner.nights / "60.json").read_text())
     slower = [one["fullname"] for one in kept["benchmarks"] if one["extra_info"]["verdict"]["word"] == "slower"]
     assert slower
@@ -135,3 +161,76 @@ def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(
     assert changed[0] == "A"
     assert [Path(file).name for file in changed[1:]] == ["0002_nightly.json"]
     assert "slower" in (runner.checkout / "body.md").read_text()
+
+
+def test_the_comment_on_a_pull_request_is_the_summary_of_the_action(runner: Runner) -> None:
+    (runner.checkout / "against").mkdir()
+    (runner.checkout / "against/against.md").write_text("## ddp-perf: 1 slower\n")
+    variables = {
+        "GH_REPO": "a/b",
+        "NUMBER": "7",
+        "GITHUB_SERVER_URL": "https://example.org",
+        "GITHUB_REPOSITORY": "a/b",
+    }
+    done = runner.run(steps_of("against", "comment")["comment"], **variables)
+    assert done.returncode == 0, done.stderr
+    marker, title, run = (runner.checkout / "comment.md").read_text().splitlines()
+    assert (marker, title) == ("<!-- ddp-perf against -->", "## ddp-perf: 1 slower")
+    assert run.startswith("Run: https://example.org/a/b/actions/runs/")
+
+
+def test_the_action_has_no_step_that_is_not_run_here() -> None:
+    assert [step["name"] for step in ACTION["runs"]["steps"]] == ["install", "doctor", "measure", "summary"]
+
+
+# Python as far as the step install needs it.
+INSTALLS = """#!/bin/sh
+echo "$@" >> {calls}
+if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "$0" "$3/bin/python"; fi
+"""
+
+
+def test_the_action_installs_into_an_environment_of_its_own_or_into_yours(runner: Runner) -> None:
+    folder, calls = runner.checkout.parent / "yours/bin", runner.checkout.parent / "calls"
+    folder.mkdir(parents=True)
+    for python in (folder / "python", runner.checkout.parent / "bin/python3"):
+        python.write_text(INSTALLS.format(calls=calls))
+        python.chmod(0o755)
+    own, yours = act(runner, "install", {}), act(runner, "install", {"python": "../yours/bin/python"})
+    (runner.checkout.parent / "bin/python3").unlink()
+    assert (own.returncode, yours.returncode) == (0, 0), own.stderr + yours.stderr
+    installs = f"-m pip install -e {runner.checkout}/./[drift,report]"
+    assert calls.read_text().splitlines() == ["-m venv .venv", installs, installs]
+    put_on_path = runner.summary.with_name("path").read_text().splitlines()
+    assert put_on_path == [str(runner.checkout / ".venv/bin"), str(folder)]
+
+
+@pytest.mark.skipif("doctor" not in EXTRAS, reason="the extra doctor was deleted")
+def test_the_action_is_red_where_nothing_could_be_measured(runner: Runner) -> None:
+    done = act(runner, "doctor", {})
+    assert f"this machine is {'unfit' if done.returncode else 'fit'} to measure" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("inputs", "test"),
+    [
+        ({"script": "train.py --width 768"}, "2cpu-as_written]"),
+        ({"workload": "my_job:steady", "against": sys.executable, "arguments": "-k bucket_view"}, "2cpu-bucket_view]"),
+    ],
+)
+def test_the_action_measures_your_script_or_your_workload(inputs: dict[str, str], test: str, runner: Runner) -> None:
+    (runner.checkout / "train.py").touch()
+    shutil.copy(ROOT / "tests/workloads_for_tests.py", runner.checkout / "my_job.py")
+    done = act(runner, "measure", inputs, PYTEST_ADDOPTS="--collect-only -q", PYTHONPATH="")
+    assert done.returncode == 0, done.stdout
+    assert test in done.stdout
+
+
+def test_the_summary_of_an_action_that_could_not_measure_says_why(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    assert act(runner, "measure", {"script": "no.py"}, PYTEST_ADDOPTS="").returncode == pytest.ExitCode.USAGE_ERROR
+    assert act(runner, "summary", {}).returncode == 0
+    assert "there is no file no.py" in runner.summary.read_text()
+    (runner.checkout / "ddp-perf.txt").unlink()
+    assert act(runner, "summary", {}).returncode == 0
+    assert "ddp-perf did not start" in runner.summary.read_text()

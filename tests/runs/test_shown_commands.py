@@ -1,5 +1,5 @@
-"""Every command that README and start.md show is run, or has its reason here: with the files, the code and the prices
-that it names. pytest collects and does not measure. A block of code without a language has commands, line by line.
+"""Every command that README, AGENTS and start.md show is run, or has its reason here: with the files, the code and the
+prices that it names. pytest collects and does not measure. A block of code without a language has commands, one a line.
 """
 
 import re
@@ -17,7 +17,7 @@ from tests.forked import command
 from tests.forked import pytest as run_pytest
 from tests.recordings import ddp_steps
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "docs/start.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "docs/start.md"]
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NOT_SHELL = ("python", "mermaid", "yaml", "text")
 
@@ -26,6 +26,7 @@ NOT_RUN = {
     "python3 -m venv": "an environment of 5 GB, which .ci/run makes",
     "pip install -e": "the same",
     "python -m fixtures bisect": "minutes of launches: tests/extras/bisect/runs/test_bisect_command.py",
+    "python -m fixtures doctor": "its exit code depends on the machine: tests/extras/doctor/runs/test_doctor.py",
 }
 # The text that a person puts for a word, and the paths of the documents' files in this repository.
 WORDS = {
@@ -77,6 +78,10 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = ROOT / "baselines"
     shutil.copy(records / "8x-nvidia-h200-nv18/0003_vit.json", folder / "A.json")
     shutil.copy(next((records / "4x-nvidia-h200-nv18").glob("*.json")), folder / "B.json")
+    shutil.copy(ROOT / "tests/script/scripts/plain.py", folder / "train.py")
+    (folder / "my_project").mkdir()
+    (hook,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/how-to/hook.md").read_text(), re.DOTALL)
+    (folder / "my_project/hooks.py").write_text(hook)
     for rank in range(2):
         ddp_steps(rank).chrome(folder / f"rank{rank}.json")
     return folder
@@ -109,7 +114,9 @@ def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path:
 
 
 @of("python -m fixtures")
-def test_an_offline_command_does_what_is_shown(one: Shown, workshop: Path) -> None:
-    outcome = command(*typed(one)[2:], folder=workshop)
+def test_a_command_does_what_is_shown(one: Shown, workshop: Path) -> None:
+    name, *arguments = typed(one)[2:]
+    collect = ("--collect-only", "-q") if name in ("run", "check") else ()
+    outcome = command(name, *collect, *arguments, folder=workshop)
     assert outcome.exit_code == 0, outcome.errors
     assert outcome.output, outcome.errors

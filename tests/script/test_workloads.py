@@ -102,7 +102,9 @@ def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"script": ["no.py"]}, "--script 'no.py': there is no file no.py"),
+        ({"script": ["no.py"]}, "--script 'no.py': there is no file no.py; give its path from /"),
+        ({"script": ["trian.py"]}, "--script 'trian.py': there is no file trian.py, did you mean train.py?"),
+        ({"script": [".."]}, "--script '..': .. is a folder; give the script in it"),
         ({"script": ["torchrun train.py"]}, "--script 'torchrun train.py': begin with the script"),
         ({"script": ["'"]}, '--script "\'": No closing quotation'),
         ({"script": ["-m pkg.train"]}, "--script '-m pkg.train': python -m is not supported; give the path"),

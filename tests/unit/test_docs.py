@@ -97,6 +97,13 @@ def test_the_options_of_every_command_are_in_the_reference(capsys: pytest.Captur
         assert [option for option in sorted(known) if f"`{option}" not in sections[0]] == [], command
 
 
+def test_the_keys_in_the_instructions_for_assistants_are_those_of_a_record() -> None:
+    keys = (ROOT / "tests/frozen/contract.txt").read_text()
+    (listed,) = re.findall(r"## JSON\n.*?(^- .*?)\n\n", (ROOT / "AGENTS.md").read_text(), re.MULTILINE | re.DOTALL)
+    named = [name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", listed)]
+    assert [name for name in named if not re.search(rf"^record\S*\.{re.escape(name)}: ", keys, re.MULTILINE)] == []
+
+
 def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
@@ -121,7 +128,8 @@ def test_every_link_file_module_and_option_that_a_document_names_exists(
     modules = re.findall(r"python -m ((?:fixtures|tests|studies)[\w.]*)", text)
     assert [module for module in modules if importlib.util.find_spec(module) is None] == []
     commands = re.findall(r"pytest perf[^`\n]*(?:\n +--[^`\n]*)*", text)
-    commands = [re.sub(r'"[^"]*"', "", command) for command in commands]  # a script's launch line has its own
+    # A script's launch line has options of its own.
+    commands = [re.sub(r'"[^"]*"| #.*', "", command) for command in commands]
     for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))

@@ -1,4 +1,4 @@
-"""The workflows of GitHub Actions: their commands, and the issue that a slower night opens."""
+"""The action and the workflows of GitHub: their commands, and the issue that a slower night opens."""
 
 import json
 import os
@@ -19,6 +19,7 @@ from tests.saved_records import Record, read
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 SCRIPT = ROOT / ".github/regression_issue.py"
 RECORD = ROOT / "baselines/8x-nvidia-h200-nv18/0003_vit.json"
 URL = "https://example.org/runs/1"
@@ -40,6 +41,7 @@ def jobs() -> Iterator[tuple[str, Workflow]]:
 def commands() -> list[Any]:
     """Each command line of the steps."""
     steps = [(workflow, step) for workflow, job in jobs() for step in job["steps"] if "run" in step]
+    steps += [("action", step) for step in ACTION["runs"]["steps"]]
     return [pytest.param(step["run"], id=f"{workflow}-{step.get('name', step['run'])}") for workflow, step in steps]
 
 
@@ -53,6 +55,13 @@ def test_no_code_of_a_fork_runs_on_the_gpus() -> None:
     assert [file.stem for file in WORKFLOWS if "pull_request" in file.read_text()] == ["against", "ci"]
 
 
+def test_the_workflows_use_the_action_with_inputs_that_it_has() -> None:
+    steps = [(workflow, step) for workflow, job in jobs() for step in job["steps"] if step.get("uses") == "./"]
+    assert [workflow for workflow, _ in steps] == ["against", "nightly"]
+    assert [name for _, step in steps for name in step["with"] if name not in ACTION["inputs"]] == []
+    assert all(step["shell"] == "bash" for step in ACTION["runs"]["steps"])
+
+
 @in_each_step
 def test_nothing_is_written_into_a_command_line(run: str) -> None:
     """What a person can choose, such as the name of a branch, reaches a shell in variables only."""
@@ -64,8 +73,8 @@ def test_every_option_of_a_command_exists(
     run: str, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for line in re.sub(r"\\\n", " ", run).splitlines():
-        if words := re.search(r"pytest perf(.*)", line):
-            for option in re.findall(r"(?<!\S)--[a-z-]+", words[1]):
+        if words := re.search(r"pytest (?:\$GITHUB_ACTION_PATH/)?perf(.*)", line.replace('"', "")):
+            for option in re.findall(r"(?<![^\s(])--[a-z-]+", run if "GITHUB_ACTION_PATH" in line else words[1]):
                 # Raises ValueError for an option that pytest does not know.
                 pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
         if words := re.search(r"python -m fixtures (\w+)(.*)", line):
