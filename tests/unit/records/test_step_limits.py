@@ -169,6 +169,23 @@ def test_on_gpus_the_lead_of_the_host_tells_without_a_profile_but_not_for_a_scri
     assert limit_of(ON_GPUS, marked("no_comm", 50, 50, 50, world="8gpu", lead=0.5)).by == TRANSFER
 
 
+def test_transfer_is_not_told_from_late_hosts_where_no_config_of_ddp_applies() -> None:
+    """As of HSDP, whose ranks wait for each other in groups of two."""
+    profile = profiled(compute=45, sent=55)
+    late, early = (marked("as_written", *QUIET, world="8gpu", lead=lead) for lead in (0.02, 0.5))
+    found = limit_of(without_ddp(late), profile=profile)
+    assert (found.by, found.transfer_percent) == (None, 55)
+    assert found.why is not None
+    assert found.why.startswith("the host or transfer: ")
+    assert limit_of(without_ddp(early), profile=profile).by == TRANSFER
+    assert limit_of(late, profile=profile).by == TRANSFER
+
+
+def without_ddp(m: Measurement) -> Measurement:
+    launches = tuple(replace(one, bucket_bytes=[]) for one in m.launches)
+    return replace(m, workload=replace(m.workload, training=SCRIPT), launches=launches)
+
+
 SCRIPT = LaunchLine(path=ROOT / "train.py", arguments=(), shown="train.py", name="train")
 
 
