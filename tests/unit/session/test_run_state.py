@@ -152,3 +152,4 @@ def test_a_step_that_the_host_limits_now_but_not_in_most_records_is_judged_as_sh
     assert now.host_limited
     medians_s = recorded.launch_medians_s
     assert judge(now.launch_medians_s, medians_s, prior=run.prior(now, recorded)).word == word
+    assert (run.prior_of_late_host(now, recorded) is not None) == (word == "slower")

@@ -15,11 +15,13 @@ from fixtures.stats.decision import (
     interrupted,
     is_open,
 )
-from fixtures.stats.prior import WIDE
+from fixtures.stats.prior import WIDE, Prior
 from fixtures.stats.verdict import UNJUDGED, Verdict, judge
 
 QUIET = {f"000{number}": [0.1, 0.1, 0.1] for number in range(3)}
 CANARY = "matrix_product_4096"
+# Of a test that is 2 % slower than QUIET.
+SHARP = judge([0.102] * 3, list(QUIET.values()), prior=Prior(variance=1e-6, degrees=6))
 
 
 def compared(change_percent: float, *again_percent: float, **fields: object) -> ComparedTest:
@@ -52,6 +54,16 @@ def decided(*tests: ComparedTest, canary_percent: float = 0, **fields: object) -
         of_machine=frozenset({CANARY}),
     )
     return decide(replace(run, **fields))  # type: ignore[arg-type]  # of the caller
+
+
+def test_a_slowdown_that_a_late_host_of_this_kind_may_cause_is_unclear_and_not_measured_again() -> None:
+    sharp = Prior(variance=1e-6, degrees=6)
+    found = decided(compared(2, prior=sharp, first=SHARP, late_host=WIDE))
+    assert verdict(found).word == "unclear"
+    assert "the host limits the step, and did not in its records" in verdict(found).reason
+    assert found.suspects == []
+    assert verdict(decided(compared(2, prior=sharp, first=SHARP))).word == "slower"
+    assert verdict(decided(compared(30, prior=sharp, late_host=WIDE))).word == "slower"
 
 
 def verdict(decision: Decision) -> Verdict:
