@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.launch.protocol import SCRIPT
 from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.script import ScriptRequest, ScriptResult
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.lookup import SCRIPT
 from fixtures.matrix.worlds import parse_world
 
 SCRIPTS = Path(__file__).parent / "scripts"

@@ -142,7 +142,7 @@ def test_lines_are_for_the_device_and_the_model() -> None:
 
 
 ONE, TWO, THREE, FOUR = (f"{size}gpu" for size in (1, 2, 3, 4))
-NO_NCCL = "is measured over NCCL, over which {} sends nothing"
+NO_NCCL = "needs NCCL, over which {} sends nothing"
 UNDIVIDED = "hsdp shards within two groups of two or more ranks, {} cannot be divided so"
 
 
