@@ -79,8 +79,10 @@ def test_a_training_without_ddp_is_measured_as_written(
     assert first.found["batch"].startswith("16 samples")
     assert first.wrong is None
     assert first.remarks == []
-    assert first.breakdown is not None
-    assert sum(collective.exposed_ns for one in first.breakdown.steps for collective in one.collectives) > 0
+    profiles = [result.breakdown for result in results if result.breakdown is not None]
+    collectives = [collective for profile in profiles for step in profile.steps for collective in step.collectives]
+    assert len(profiles) == len(results)
+    assert sum(collective.ns for collective in collectives) > 0  # beside load a rank can compute through all of one
     assert first.wire_bytes_per_step is None
     assert (first.sent_bytes_per_step or 0) > 0
     with pytest.raises(CannotRun, match=r"train\.py trains without DDP, which bf16 changes"):
