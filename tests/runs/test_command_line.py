@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.matrix import workloads
-from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, run
+from tests.command_line import MY_PROJECT, QUICK, ROOT, Outcome, command_here, run
 from tests.forked import perf as pytest_perf
 from tests.recordings import ddp_steps
 
@@ -359,3 +359,9 @@ def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
     )
     outcome = run(sys.executable, "-c", program)
     assert (outcome.exit_code, outcome.output, outcome.errors) == (130, "", "interrupted\n")
+
+
+def test_an_unknown_command_is_answered_with_the_nearest() -> None:
+    outcome = command_here("promot", "run.json")
+    assert outcome.exit_code == 2
+    assert "no command is named 'promot', did you mean promote?: there are run, " in outcome.errors

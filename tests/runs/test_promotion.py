@@ -239,7 +239,7 @@ def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
     torn.write_bytes(tonight.read_bytes()[:2000])
     shutil.copy(tonight, unnameable)
     outcome = promote(storage, "--yes", torn, unnameable, missing)
-    assert outcome.exit_code == 1
+    assert outcome.exit_code == 2
     first, second, third = outcome.errors.splitlines()[1:]
     assert first.startswith(f"{torn}: cannot be read: ")
     assert second.startswith(f"{unnameable}: 'a b' is not a valid name for a baseline")

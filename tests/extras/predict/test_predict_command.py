@@ -133,3 +133,9 @@ def test_a_config_that_is_no_plain_all_reduce_is_not_predicted(
     (tmp_path / "record.json").write_text(json.dumps(record | {"benchmarks": [*record["benchmarks"], faster]}))
     result = json.loads(command("predict", tmp_path / "record.json", "--json", *NETWORK).output)
     assert result["config"] == "bucket_50mb"
+
+
+def test_an_instance_is_its_newest_record() -> None:
+    newest = max((ROOT / "baselines/8x-nvidia-h200-nv18").glob("*.json"))
+    by_name, by_file = command("predict", "8x-nvidia-h200-nv18", *NETWORK), command("predict", newest, *NETWORK)
+    assert by_name.output == by_file.output != ""
