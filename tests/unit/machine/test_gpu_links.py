@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from fixtures.machine.gpu_links import Device, Machine, bits, crossed, header_lines, read_machine
-from fixtures.machine.topology import UnusableGpus, gpus, means_no_gpu, nvml, query
+from fixtures.machine.topology import UnusableGpus, gpus, means_no_gpu, nvml, query, unsupported_gpus
 from fixtures.matrix.recorded import json_of
 
 # `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,
@@ -132,3 +132,18 @@ def test_hidden_gpus_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_what_traffic_crosses_is_reported_for_each_kind_of_link_but_nvlink(links: set[str], meaning: str) -> None:
     assert crossed(links) == meaning
+
+
+def test_gpus_of_amd_and_intel_are_named_by_what_shows_them(tmp_path: Path) -> None:
+    assert unsupported_gpus("2.14.1+cu130", tmp_path) == ""
+    for number, (vendor, kind) in enumerate([("0x8086", "0x030000"), ("0x8086", "0x038000"), ("0x10de", "0x038000")]):
+        device = tmp_path / f"sys/class/drm/card{number}/device"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        (device / "class").write_text(f"{kind}\n")
+    (tmp_path / "sys/class/drm/card1-DP-1").mkdir()
+    assert unsupported_gpus("2.14.1", tmp_path) == "Intel (/sys/class/drm/card1)"
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kfd").touch()
+    assert unsupported_gpus("2.14.1+rocm7.0", tmp_path).startswith("AMD (torch 2.14.1+rocm7.0, /dev/kfd) and Intel (")
+    assert unsupported_gpus("2.14.1+xpu", tmp_path).endswith("and Intel (torch 2.14.1+xpu, /sys/class/drm/card1)")
