@@ -53,6 +53,15 @@ def test_a_whole_run_leaves_out_what_is_on_request(everything: list[str]) -> Non
     assert [test for test in everything if "gradients" in test and ("int8" in test or "builtin" in test)] == []
 
 
+def test_more_of_powersgd_is_requested_by_any_part_of_a_name(everything: list[str]) -> None:
+    file = "perf/test_throughput.py"
+    further = {"powersgd_rank4", "powersgd_rank1_same_shape", "bf16_powersgd_rank1"}
+    assert configs_of(file, everything).isdisjoint(further)
+    assert [test for test in everything if "rank4" in test or "400mb-powersgd" in test] == []
+    assert configs_of(file, collected("perf", "-k=powersgd")) == {*further, "powersgd_rank1"}
+    assert configs_of(file, collected("perf", "-k=throughput and not no_comm")).isdisjoint(further)
+
+
 def test_every_hook_of_the_default_table_has_its_gradients_tested_by_default(everything: list[str]) -> None:
     tests = [test for test in everything if test.startswith("perf/test_gradients")]
     assert [hook for hook in HOOKS_BY_DEFAULT if not any(f"-{hook}" in test for test in tests)] == []
