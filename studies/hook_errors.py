@@ -18,7 +18,7 @@ from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.ranks.wrapping import register
 
-HOOKS = ("bf16", "int8_all_to_all", "fp8_all_to_all", "powersgd_rank1", "powersgd_rank4")
+HOOKS = ("bf16", "fp8_all_to_all", "powersgd_rank1", "powersgd_rank4")
 STEPS = 20
 
 

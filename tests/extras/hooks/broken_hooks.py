@@ -11,14 +11,9 @@ from typing import Any
 from torch import Tensor
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 
-from fixtures.extras.hooks.all_to_all import (
-    Bf16State,
-    QuantisedState,
-    bf16_all_to_all_hook,
-    quantised_all_to_all_hook,
-)
+from fixtures.extras.hooks.all_to_all import QuantisedState, quantised_all_to_all_hook
 from fixtures.matrix.hook import Hook
-from fixtures.matrix.hooks import HOOKS
+from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS, Bf16State, bf16_all_to_all_hook
 
 # Name of a hook -> the scenario and the option that catch it.
 CAUGHT_BY: dict[str, tuple[str, str]] = {}
@@ -27,7 +22,7 @@ CAUGHT_BY: dict[str, tuple[str, str]] = {}
 # Any: fields of Hook.
 def caught_by(scenario: str, option: str = "default", **claim: Any) -> Callable[[type[QuantisedState]], Hook]:
     def enter(state: type[QuantisedState]) -> Hook:
-        sound = HOOKS["int8_all_to_all_fp32_vectors" if claim.get("leaves_vectors") else "int8_all_to_all"]
+        sound = INT8_FP32_VECTORS if claim.get("leaves_vectors") else INT8
         start = claim.get("first_step", sound.first_step)
         function = quantised_all_to_all_hook
         name = f"{__name__}:{state.__name__}"
@@ -155,7 +150,7 @@ class _HidesNan(QuantisedState):
 
 # Not in CAUGHT_BY: no scenario has such gradients.
 HIDES_NAN = replace(
-    HOOKS["int8_all_to_all"],
+    INT8,
     name=f"{__name__}:HIDES_NAN",
     build=lambda ddp: (_HidesNan(ddp.process_group), quantised_all_to_all_hook),
 )
@@ -171,7 +166,7 @@ class _SumsInBf16(Bf16State):
 
 # Rounds each partial sum to bfloat16, as an all-reduce does.
 SUMS_IN_BF16 = replace(
-    HOOKS["bf16_all_to_all"],
+    BF16,
     name=f"{__name__}:SUMS_IN_BF16",
     build=lambda ddp: (_SumsInBf16(ddp.process_group), bf16_all_to_all_hook),
 )

@@ -18,7 +18,7 @@ from fixtures.matrix.workloads import WORKLOADS
 VIT = WORKLOADS["vit_tiny"]
 CONFIGS = (
     *("ddp_default", "ddp", "bucket_40mb", "no_static_graph-bucket_40mb", "bf16-bucket_25mb", "fp16-bucket_25mb"),
-    *("powersgd_rank1-bucket_2000mb", "bf16_powersgd_rank1-bucket_2000mb", "int8_all_to_all-bucket_25mb"),
+    *("powersgd_rank1-bucket_2000mb", "bf16_powersgd_rank1-bucket_2000mb", "fp8_all_to_all-bucket_25mb"),
     *("ctas_8-bucket_10mb", "first_bucket_1mb-bucket_25mb", "first_bucket_1mb-bucket_40mb", "graph-bucket_25mb"),
     *("builtin_allreduce-bucket_25mb", "batched_copy-bucket_40mb", "last_bucket_1mb-bucket_25mb"),
 )
@@ -67,8 +67,8 @@ def test_only_arguments_that_the_stated_version_has_are_given(framework: str, co
         ("transformers", "bucket_40mb", "gradient_as_bucket_view"),
         ("transformers", "bf16-bucket_25mb", "gradient_as_bucket_view, the hook bf16"),
         ("accelerate", "first_bucket_1mb-bucket_40mb", "bucket_cap_mb_list"),
-        ("accelerate", "int8_all_to_all-bucket_25mb", "the hook int8_all_to_all"),
-        ("lightning", "int8_all_to_all-bucket_25mb", "the hook int8_all_to_all"),
+        ("accelerate", "fp8_all_to_all-bucket_25mb", "the hook fp8_all_to_all"),
+        ("lightning", "fp8_all_to_all-bucket_25mb", "the hook fp8_all_to_all"),
         ("lightning", "graph-bucket_25mb", "a CUDA graph of the whole step"),
     ],
 )

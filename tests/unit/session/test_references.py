@@ -15,7 +15,6 @@ WORLDS = worlds_of(4)
         ("powersgd_rank1 ddp no_comm-bucket_25mb", "4gpu", "single 1gpu"),
         ("graph-bucket_25mb", "4gpu", "ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu"),
         ("feed_uint8", "4gpu", "feed_resident 4gpu, ddp 4gpu, no_comm 4gpu, single 1gpu"),
-        ("outputs_async", "1gpu", "ddp 1gpu, single 1gpu"),
         (
             "graph-feed_uint8-bucket_25mb",
             "4gpu",
