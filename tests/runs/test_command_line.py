@@ -276,7 +276,7 @@ def test_a_users_own_workload_is_measured_and_what_cannot_be_is_named(
 def test_each_test_has_a_line_while_the_run_goes_on(five_tests: Outcome) -> None:
     assert five_tests.exit_code == 0, five_tests.output
     line = r"^\[{}/5\] {} +\d+\.\d\d ms/step  no baseline"
-    left = r" +(\d+ min )?\d+ s left$"
+    left = r" +((under |\d+ to )?\d+ (min|s) left)$"
     assert re.search(r"^starting 1 x 2 ranks \.\.\.$", five_tests.output, re.MULTILINE)
     for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb"), start=1):
         pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]")) + left
