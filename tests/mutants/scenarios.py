@@ -420,6 +420,39 @@ def zero_does_not_tell_the_others(ddp: Any, kind: Any, settings: Mapping[str, An
     return optimizer.step
 
 
+def _muon_of_flat_shards(ddp: Any, kind: Any, settings: Mapping[str, Any]) -> Callable[[], None]:
+    """Each rank orthogonalises its half of the rows of each matrix, as of a parameter that was flattened and cut."""
+    from torch import distributed, nn
+
+    ranks, rank = distributed.get_world_size(), distributed.get_rank()
+    matrices = [p for p in ddp.parameters() if p.ndim == 2 and len(p) >= ranks]
+    small = [p for p in ddp.parameters() if p.ndim == 2 and len(p) < ranks]
+    others = [p for p in ddp.parameters() if p.ndim != 2]
+    parts = [nn.Parameter(p.detach().tensor_split(ranks)[rank].clone()) for p in matrices]
+    optimizers = (kind([*parts, *small], lr=0.001), torch.optim.AdamW(others, lr=0.0001, fused=True))
+
+    def step() -> None:
+        for p, part in zip(matrices, parts, strict=True):
+            assert p.grad is not None
+            part.grad = p.grad.tensor_split(ranks)[rank].clone()
+        for optimizer in optimizers:
+            optimizer.step()
+        for p, part in zip(matrices, parts, strict=True):
+            rows = [torch.empty_like(cut) for cut in p.detach().tensor_split(ranks)]
+            rows[rank].copy_(part.detach())
+            for source, cut in enumerate(rows):
+                distributed.broadcast(cut, source)
+            p.data.copy_(torch.cat(rows))
+
+    return step
+
+
+MUON_OF_FLAT_SHARDS = Update(
+    name=f"{_HERE}:MUON_OF_FLAT_SHARDS", begin=_muon_of_flat_shards, hook="none", optimizers=("muon",)
+)
+UPDATES.append(MUON_OF_FLAT_SHARDS)
+
+
 # ---- local SGD
 
 

@@ -15,7 +15,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.gradient_error import gradient_error
 from fixtures.ranks.issued_collectives import Issued, collectives
-from fixtures.ranks.loop import build_optimizer
+from fixtures.ranks.loop import Several, build_optimizer
 from fixtures.ranks.sharding import is_sharded, with_optimizer
 from fixtures.ranks.wrapping import wrap
 
@@ -70,7 +70,8 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     names: dict[str, Any] = {"model": _model()}
     lines = asked.lines(on_gpu=False, blocks=blocks)
     exec("\n".join(lines), names)
-    _train(names["model"], names["optimizer"], _batches(ctx.rank), _STEPS)
+    pasted = Several([names[name] for name in ("optimizer", "muon", "adamw") if name in names])
+    _train(names["model"], pasted, _batches(ctx.rank), _STEPS)
     return {
         "before": before,
         "measured": measured,

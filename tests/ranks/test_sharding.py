@@ -34,7 +34,7 @@ def of(trained: Answers, config: str, key: str) -> Any:
 
 @pytest.mark.parametrize("config", [name for name in MEASURED if not CONFIGS[name].in_bf16])
 def test_it_trains_to_the_weights_of_the_same_optimizer_under_ddp(trained: Answers, config: str) -> None:
-    reference = {"SGD": "sgd", "AdamW": "adamw"}[CONFIGS[config].trains_with or ""]
+    reference = {"SGD": "sgd", "AdamW": "adamw", "Muon": "muon"}[CONFIGS[config].trains_with or ""]
     expected = of(trained, reference, "measured")
     for answer in trained[config]:
         assert answer["measured"] == pytest.approx(expected, rel=1e-5, abs=1e-6)
@@ -116,6 +116,7 @@ def test_in_bf16_a_gradient_is_lossy_within_its_roundings_and_else_wrong(
         ("fsdp2_one", "experts", "fsdp2_one needs gradients of the same parameters on all ranks"),
         ("fsdp2_one", "mixed", "fsdp2_one needs parameters of one dtype, the model has bfloat16 and float32"),
         ("fsdp2", "tied_blocks", "the model shares 0.0.weight with 0.1.weight; fsdp2_one shards it as a whole"),
+        ("muon", "complex_numbers", "muon needs parameters of real numbers, the model has torch.com"),
         ("adamw_fused", "complex_numbers", "adamw_fused needs parameters of real numbers, the model has torch.com"),
         ("zero1", "mixed", "zero1 needs parameters of one dtype, the model has bfloat16 and float32"),
     ],

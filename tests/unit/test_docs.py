@@ -13,6 +13,7 @@ from fixtures.extras import EXTRAS, Part
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, find_workload
+from fixtures.ranks.loop import optimizer_of
 from fixtures.session.options import OPTIONS, add_options
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ def test_the_workload_in_the_docs_trains(tmp_path: Path, monkeypatch: pytest.Mon
     importlib.invalidate_caches()
     workload = find_workload("my_project.training:workload")
     model = workload.model()
-    optimizer = workload.optimizer(model.parameters())
+    optimizer = optimizer_of(workload, model)
     batch = default_collate([workload.sample() for _ in range(workload.batch_size)])
     losses = []
     for _ in range(5):

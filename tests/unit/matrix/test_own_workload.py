@@ -1,6 +1,6 @@
 """A user's own workload that cannot be trained gives one line with the wrong field."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.clock import Untimed
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.feed import Batch, batches
-from fixtures.ranks.loop import EagerStep, build_optimizer, run
+from fixtures.ranks.loop import EagerStep, Several, build_optimizer, optimizer_of, run
 from tests.builders import as_rank
 
 
@@ -85,7 +85,7 @@ def test_what_its_functions_return_is_looked_at_in_the_first_step(
 ) -> None:
     workload = own(**fields)
     model = workload.model()
-    optimizer = workload.optimizer(model.parameters())
+    optimizer = optimizer_of(workload, model)
     step = EagerStep(ctx=ctx, workload=workload, model=model, optimizer=optimizer, feed=feed(ctx, workload))
     with pytest.raises(TypeError, match=f"^workload 'mine': {says}"):
         run(step, range(1), Untimed())
@@ -95,6 +95,8 @@ def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> Non
     workload = own(optimizer=lambda parameters: None)
     with pytest.raises(TypeError, match=r"^workload 'mine': optimizer must return an object with zero_grad and step, "):
         build_optimizer(ctx, workload, workload.model())
+    with pytest.raises(TypeError, match=r"^workload 'mine': optimizer returned an empty list$"):
+        optimizer_of(own(optimizer=lambda parameters: []), workload.model())
     beat = ctx.heartbeat.read(0)
     assert (beat.step, beat.phase) == (-1, "building the optimizer")
 
@@ -102,3 +104,22 @@ def test_what_is_no_optimizer_is_found_when_it_is_built(ctx: RankContext) -> Non
 def test_numbers_in_a_sample_become_tensors(ctx: RankContext) -> None:
     workload = own(sample=lambda: (torch.ones(3), 3, 0.5))
     assert [tuple(tensor.shape) for tensor in next(feed(ctx, workload))] == [(4, 3), (4,), (4,)]
+
+
+def test_several_optimizers_step_as_one() -> None:
+    def optimizers(parameters: Iterable[nn.Parameter]) -> list[torch.optim.Optimizer]:
+        first, *others = parameters
+        return [torch.optim.SGD([first], lr=1), torch.optim.Adam(others, lr=1)]
+
+    workload = own(optimizer=optimizers)
+    model = workload.model()
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = optimizer_of(workload, model)
+    workload.loss(model, *(torch.ones(4, *part.shape) for part in workload.sample())).backward()
+    optimizer.step()
+    assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    optimizer.zero_grad()
+    assert [p.grad for p in model.parameters()] == [None] * len(before)
+    assert [len(group["params"]) for group in optimizer.param_groups] == [1, len(before) - 1]
+    assert isinstance(optimizer, Several)
+    assert optimizer.name == "SGD + Adam"

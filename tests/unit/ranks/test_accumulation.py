@@ -11,7 +11,7 @@ from fixtures.matrix.workloads import Workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.clock import Untimed
 from fixtures.ranks.feed import batches
-from fixtures.ranks.loop import EagerStep, nothing_marked
+from fixtures.ranks.loop import EagerStep, nothing_marked, optimizer_of
 from tests.builders import as_rank
 
 WORKLOAD = Workload(
@@ -40,7 +40,7 @@ def test_a_step_to_capture_trains_like_one_of_the_loop(tmp_path: Path) -> None:
         torch.manual_seed(0)
         model = WORKLOAD.model()
         four = [(torch.randn(2, 3),) for _ in range(4)]
-        optimizer = WORKLOAD.optimizer(model.parameters())
+        optimizer = optimizer_of(WORKLOAD, model)
         step = EagerStep(ctx=ctx, workload=WORKLOAD, model=model, optimizer=optimizer, feed=iter(four), accumulate=4)
         if captured:
             step.compute(0, list(islice(step.feed, 4)), Untimed(), nothing_marked)

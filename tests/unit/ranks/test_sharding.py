@@ -59,10 +59,12 @@ def test_a_parameter_of_two_blocks_or_of_a_block_and_the_rest_is_named(one: str 
 
 
 def test_zero1_broadcasts_no_frozen_parameters() -> None:
-    model = nn.Linear(4, 4)
-    assert broadcast_bytes(model, World(backend="gloo", size=3)) == 2 * (16 + 4) * 4
+    model, three = nn.Linear(4, 4), World(backend="gloo", size=3)
+    assert broadcast_bytes(model, CONFIGS["zero1"], three) == 2 * (16 + 4) * 4
+    assert broadcast_bytes(model, CONFIGS["zero1_muon"], three) == 2 * 16 * 4  # every rank updates vectors
+    assert broadcast_bytes(model, CONFIGS["muon"], three) == 0
     model.bias.requires_grad_(False)
-    assert broadcast_bytes(model, World(backend="gloo", size=3)) == 2 * 16 * 4
+    assert broadcast_bytes(model, CONFIGS["zero1"], three) == 2 * 16 * 4
 
 
 @pytest.mark.parametrize(

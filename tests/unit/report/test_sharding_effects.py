@@ -26,7 +26,7 @@ def table(others: Mapping[str, tuple[float, float | None]]) -> list[Measurement]
 
 
 def test_an_effect_is_against_adamw_in_memory_and_time() -> None:
-    (effect,) = sharding_effects(table({"fsdp2": (0.112, 3.9)}))
+    (effect,) = sharding_effects(table({"fsdp2": (0.112, 3.9)}), "adamw")
     assert effect.measurement.config.name == "fsdp2"
     assert effect.saved_bytes == 2_100_000_000
     assert effect.saved_percent == pytest.approx(35)
@@ -36,7 +36,7 @@ def test_an_effect_is_against_adamw_in_memory_and_time() -> None:
 
 @pytest.mark.parametrize("name", [name for name in SHARDING if name.startswith("sgd")])
 def test_another_optimizer_is_not_compared(name: str) -> None:
-    assert sharding_effects(table({name: (0.05, 3.0)})) == []
+    assert sharding_effects(table({name: (0.05, 3.0)}), "adamw") == []
 
 
 def test_one_line_has_what_saves_memory_and_what_saves_time() -> None:
