@@ -23,6 +23,7 @@ def lists(*containers: nn.Module) -> nn.Module:
         ("vit_l_32", ("encoder.layers",)),
         ("vit_tiny", ("encoder.layers",)),
         ("gpt2_124m", ("blocks",)),
+        ("gpt2_124m_lora", ("blocks",)),
         ("resnet50", ("layer1", "layer2", "layer3", "layer4")),
     ],
 )
