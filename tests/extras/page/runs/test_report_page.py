@@ -76,6 +76,7 @@ def browser() -> Iterator[Browser]:
 def opened(browser: Browser, folder: Path, report: PageReport) -> Opened:
     (folder / "report.html").write_text(html_of(report))
     page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(120_000)  # on a busy machine a page of 5 MB takes half a minute
     result = Opened(page=page)
     page.on("console", lambda message: result.console.append(message.text))
     page.on("pageerror", lambda error: result.console.append(str(error)))
