@@ -1,11 +1,15 @@
-"""What mkdocs.yml needs beyond its settings: pages of files outside docs/, and Markdown as GitHub reads it.
+"""What mkdocs.yml needs beyond its settings: pages of files outside docs/, the report of a record of baselines/, and
+Markdown as GitHub reads it.
 
 To make a page of another file at the top, add it to ``PAGES``.
 """
 
 import posixpath
 import re
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -20,16 +24,38 @@ PAGES = {
     "SECURITY.md": "security.md",
     "LICENSE": "license.md",
 }
+# The record whose report is a page.
+RECORD = "baselines/2x-nvidia-h100-80gb-hbm3-nv18/0003_h100_w6.json"
+_REPORT = """# A real report
+
+`python -m fixtures report {record}` writes [this page](report.html) of two H100s.
+
+<iframe src="report.html" title="The report" style="width: 100%; height: 85vh; border: 1px solid #8888"></iframe>
+"""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[)#])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of files outside docs/."""
+    """Add the pages of files outside docs/, and the report."""
     for name, page in PAGES.items():
         text = (ROOT / name).read_text()
         content = text if name.endswith(".md") else f"# {name.title()}\n\n```\n{text}```\n"
         files.append(File.generated(config, page, content=content))
+    files.append(File.generated(config, "report/index.md", content=_REPORT.format(record=RECORD)))
+    files.append(File.generated(config, "report/report.html", content=_report()))
     return files
+
+
+def _report() -> bytes:
+    """The page of the record, made by the command that the site shows."""
+    with TemporaryDirectory() as folder:
+        subprocess.run(
+            [sys.executable, "-m", "fixtures", "report", RECORD, "-o", folder],
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        return (Path(folder) / "report.html").read_bytes()
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

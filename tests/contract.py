@@ -19,12 +19,12 @@ from fixtures.matrix.config import Config
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.recorded import UNRECORDED, is_promised
 from fixtures.matrix.workloads import Workload
+from fixtures.records.keys import parts_in
 from fixtures.records.schema import FullRecord
 from fixtures.session.measure import Bandwidth, Measure
 from fixtures.session.options import add_options
 from tests.command_line import ROOT, run
 from tests.fake_gpus import machine
-from tests.record_reference import parts_in
 
 CONTRACT = ROOT / "tests/frozen/contract.txt"
 TEST_IDS = ROOT / "tests/frozen/test_ids.txt"

@@ -1,102 +1,45 @@
 """docs/reference/record.md, whose tables are made of ``fixtures.records.schema``.
 
-``python -m tests.record_reference`` writes the tables anew.
+``python -m tests.record_reference`` writes the tables anew. To show another key there, name it in ``SHOWN``.
 """
 
-import ast
 import dataclasses
-import inspect
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from fixtures.matrix.recorded import UNRECORDED, is_promised
-from fixtures.records.schema import FullRecord
+from fixtures.records.keys import keys_of
+from fixtures.records.schema import BenchmarkRecord, BestRecord, FullRecord, StatsRecord, TestRecord
+from fixtures.stats.step_limit import StepLimit
+from fixtures.stats.verdict import Verdict
+from fixtures.trace.profile import StepParts
 
 DOCUMENT = Path(__file__).parent.parent / "docs/reference/record.md"
 _BEGIN, _END = "<!-- keys: written by python -m tests.record_reference -->", "<!-- end of keys -->"
-_UNITS = {
-    "_gb_per_s": "10^9 bytes/s",
-    "_per_s": "1/s",
-    "_bytes_per_step": "bytes a step",
-    "_bytes": "bytes",
-    "bytes": "bytes",
-    "_percent": "%",
-    "_ms": "ms",
-    "_s": "s",
-    "_mhz": "MHz",
-    "_w": "W",
-    "_c": "°C",
-}
 _WORDS: dict[Any, str] = {str: "text", float: "number", int: "whole number", bool: "true or false", Any: "any"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Key:
-    """A row of a table. kind: Python's type of the value. always: the key is in every record."""
-
-    name: str
-    kind: Any
-    always: bool
-    meaning: str
-
-    @property
-    def unit(self) -> str:
-        """From the end of its name; of numbers only."""
-        return next((f", {unit}" for ending, unit in _UNITS.items() if self.name.endswith(ending)), "")
-
-
-def keys_of(part: type) -> list[Key]:
-    """The keys that this class defines itself, in the order of the source."""
-    (definition,) = ast.parse(inspect.getsource(part)).body
-    assert isinstance(definition, ast.ClassDef)
-    fields = {one.name: one for one in dataclasses.fields(part) if one.metadata != UNRECORDED}
-    found = []
-    for field, text in zip(definition.body, definition.body[1:], strict=False):
-        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
-            continue
-        name = field.target.id
-        if name not in fields:
-            continue
-        if not (isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)):
-            raise ValueError(f"{part.__name__}.{name} has no text below it")
-        kind, always = fields[name].type, is_promised(fields[name])
-        found.append(Key(name=name, kind=kind, always=always, meaning=str(text.value.value)))
-    return found
-
-
-def parts() -> list[type]:
-    """Every object of a record, each before those in it, the whole file first."""
-    found: list[type] = []
-
-    def add(part: type) -> None:
-        if part in found or part is object:
-            return
-        found.append(part)
-        for base in part.__bases__:
-            add(base)
-        for key in keys_of(part):
-            for inner in parts_in(key.kind):
-                add(inner)
-
-    add(FullRecord)
-    return found
-
-
-def parts_in(kind: Any) -> Iterator[type]:
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        yield kind
-    for argument in get_args(kind):
-        yield from parts_in(argument)
+# Object -> the keys that scripts read; the JSON schema has all.
+SHOWN: Mapping[type, str] = {
+    FullRecord: """schema instance environment finished quick interrupted failed not_run not_comparable wrong_hooks
+        disturbed doubts best references canaries common_shift benchmarks""",
+    BenchmarkRecord: "fullname stats extra_info",
+    StatsRecord: "data",
+    TestRecord: """workload config world world_size interconnect instance launch_medians_s remeasured_launch_medians_s
+        steps_per_s samples_per_s spread_percent of_limit_percent scaling_efficiency_percent mfu_percent fidelity
+        gradient_error gradient_error_steps wire_bytes_per_rank buckets peak_memory_bytes phases_ms bus_gb_per_s verdict
+        found_percent cause against step_limit advice breakdown_ms communication_ms ledger""",
+    Verdict: "word change_percent threshold_percent p_value history reason",
+    BestRecord: "workload world interconnect fidelity config use lines decided among",
+    StepLimit: "by known_by most_gain_percent why",
+    StepParts: "compute exposed_communication exposed_copy idle",
+}
 
 
 def in_words(kind: Any) -> str:
-    """``list of numbers``, with a link for an object of this document."""
+    """``list of number``, with a link for an object that is shown."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return f"[{_title(kind)}](#{_title(kind).replace(' ', '-')})"
+        return f"[{_title(kind)}](#{_title(kind).replace(' ', '-')})" if kind in SHOWN else "object"
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
@@ -112,18 +55,20 @@ def in_words(kind: Any) -> str:
 
 
 def _title(part: type) -> str:
-    return re.sub(r"(?<!^)([A-Z])", r" \1", part.__name__.removesuffix("Record")).lower()
+    return (
+        "run" if part is FullRecord else re.sub(r"(?<!^)([A-Z])", r" \1", part.__name__.removesuffix("Record")).lower()
+    )
 
 
 def tables() -> str:
-    """All of them, in Markdown."""
+    """All of them, in Markdown. KeyError for a key that no record has."""
     lines: list[str] = []
-    for part in parts():
-        lines += ["", f"### {_title(part)}", "", *(inspect.getdoc(part) or "").splitlines(), ""]
-        lines += ["| key | type | meaning |", "|---|---|---|"]
-        for key in keys_of(part):
+    for part, names in SHOWN.items():
+        keys = {key.name: key for key in keys_of(part)}
+        lines += ["", f"### {_title(part)}", "", "| key | type | meaning |", "|---|---|---|"]
+        for key in (keys[name] for name in names.split()):
             name = f"**{key.name}**" if key.always else key.name
-            lines.append(f"| {name} | {in_words(key.kind)}{key.unit} | {key.meaning} |")
+            lines.append(f"| {name} | {in_words(key.kind)} | {' '.join(key.meaning.split())} |")
     return "\n".join(lines)
 
 

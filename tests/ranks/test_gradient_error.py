@@ -98,7 +98,12 @@ def test_passes_that_differ_by_themselves_are_no_loss(ranks: RankSet) -> None:
 
 def test_without_ddp_there_is_nothing_to_compare(ranks: RankSet) -> None:
     launch = launched(ranks, "single", "1cpu")
-    assert (launch.gradient_error, launch.gradient_lossless) == (None, None)
+    assert (launch.gradient_error, launch.gradient_lossless, launch.gradient_error_steps) == (None, None, None)
+
+
+@pytest.mark.parametrize(("config", "steps"), [("bf16", 1), ("powersgd_rank1", 20)])
+def test_an_error_has_the_number_of_steps_over_whose_mean_it_is(ranks: RankSet, config: str, steps: int) -> None:
+    assert launched(ranks, config).gradient_error_steps == steps
 
 
 @pytest.mark.parametrize("config", ["powersgd_rank1", "powersgd_rank1_same_shape", "bf16_powersgd_rank1"])

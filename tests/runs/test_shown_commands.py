@@ -17,7 +17,7 @@ from tests.forked import command
 from tests.forked import pytest as run_pytest
 from tests.recordings import ddp_steps
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "docs/start.md"]
+DOCUMENTS = [ROOT / "README.md", ROOT / "AGENTS.md", ROOT / "docs/start.md", ROOT / "docs/how-to/hand-in-records.md"]
 BLOCK = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NOT_SHELL = ("python", "mermaid", "yaml", "text")
 

@@ -3,9 +3,13 @@
 Not among ``pytest tests``, which needs none of them:   pytest tests/script/with_frameworks.py
 """
 
+import re
+from pathlib import Path
+
 import pytest
 
 from fixtures.launch.protocol import CannotRun
+from studies.framework_pages import PAGES, printed, shown
 from tests.script.conftest import SCRIPTS, STEPS, Run
 
 # Script -> the samples of a rank in a step, and why it is not measured without a launcher.
@@ -56,3 +60,18 @@ def test_the_profile_of_a_framework_adds_up(run: Run) -> None:
         assert result.breakdown is not None
         assert len(result.breakdown.steps) == 4
         assert result.breakdown.steps[0].phase_ns["backward"] > 0
+
+
+def shape(output: str) -> tuple[str, set[str]]:
+    """What is trained, without numbers, and the configs of the table. A hook took turns or was launched by itself."""
+    training, _, table = output.partition("\n\n")
+    _, _, rows = table.partition("\n---")
+    names = re.findall(r"^(?:as_written-)?(\S+)  +\d", rows, re.MULTILINE)
+    return re.sub(r"\d+\.\d+", "N", " ".join(training.split())), set(names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_shows_what_its_command_prints(page: Path) -> None:
+    trained, configs = shape(shown(page))
+    assert shape(printed(page)) == (trained, configs), "write the pages anew: python -m studies.framework_pages"
+    assert "as_written" in configs

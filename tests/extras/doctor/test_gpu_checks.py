@@ -60,8 +60,17 @@ def test_healthy_gpus_have_facts_and_nothing_bad(healthy: GpuMachine) -> None:
         "GPUs: 8 x NVIDIA B200; between pairs: 28 x NV18; 8 x 18 of 18 NVLinks up",
         "PCIe: 8 x gen 5 x16",
         "host: GPU 0-3 at NUMA node 0, CPUs 0-55,112-167; GPU 4-7 at NUMA node 1, CPUs 56-111,168-223",
+        "shipped records of GPUs linked by NV18 say how much runs vary, from the first baseline on",
         "nothing else uses the GPUs",
         "uncorrected ECC errors since the driver was loaded: none",
+    ]
+
+
+def test_links_of_no_shipped_record_are_named_with_those_that_have_some(healthy: GpuMachine) -> None:
+    facts = [fact.message for _, fact in findings(GPU_CHECKS, replace(healthy, machine=H100_NVL))]
+    assert [fact for fact in facts if "shipped record" in fact] == [
+        "no shipped record of GPUs linked by NV12 and SYS, only by NV18: three baselines of your own say how much runs "
+        "vary (docs/how-to/hand-in-records.md)"
     ]
 
 

@@ -12,7 +12,7 @@ from fixtures.extras.page.figure import Chart
 from fixtures.extras.page.page_report import PageReport
 from fixtures.report.closing import finite
 from tests.extras.page.page_reports import page_report_of, two_ranks
-from tests.run_reports import DDP, h200, large, profiled, slower, with_transfers
+from tests.run_reports import DDP, h200, info_of, large, profiled, slower, with_transfers
 from tests.saved_records import infos
 
 GROUP = "vit_l_32 4gpu native"
@@ -112,10 +112,27 @@ def test_the_history_has_verdicts_and_what_changed_and_no_newer_record() -> None
     assert (ddp["name"], len(ddp["x"])) == ("ddp", 4)
     assert ddp["marker"]["symbol"][-1] == "triangle-down"
     assert any("commit 154edb7a78 -> d9b226b9d0" in note for note in chart.notes)
+    # Of those that are neither slower nor faster, the one that moved most.
+    assert chart.traces[1]["name"] == "powersgd_rank1-bucket_10mb"
+    assert chart.traces[1]["y"][-1] == min(trace["y"][-1] for trace in chart.traces) < -20
     record = h200()
     record["finished"] = "2026-11-22T10:00:00+00:00"
     nights = page_report_of(record).nights[DDP]
     assert [night.file.name for night in nights] == ["0001_vit.json", "0002_vit.json", "run.json"]
+
+
+def test_each_point_says_over_how_many_steps_its_gradient_was_compared() -> None:
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-powersgd_rank4]")["gradient_error_steps"] = 20
+    points = {
+        config: trace["name"]
+        for trace in charts(page_report_of(record, history=False))["gradient-errors"].traces[1:]
+        for config, _ in trace["customdata"]
+    }
+    assert points["ddp"] == "lossless, of one step"
+    assert points["bf16"] == "lossy, of one step"
+    assert points["powersgd_rank1"] == "lossy, steps not recorded"
+    assert points["powersgd_rank4"] == "lossy, of the mean of 20 steps"
 
 
 def test_a_gradient_that_is_no_number_costs_its_point_alone() -> None:

@@ -1,18 +1,18 @@
-"""``python -m fixtures schema``: a JSON schema with every key of the reference."""
+"""``python -m fixtures schema``: a JSON schema with every key of a record."""
 
-import dataclasses
 import json
 
+from fixtures.records.keys import parts
 from tests.command_line import command_here
-from tests.record_reference import parts
 
 
-def test_the_schema_has_every_object_and_key_of_a_record() -> None:
+def test_the_schema_has_every_object_of_a_record_and_each_key_with_its_meaning_first() -> None:
     outcome = command_here("schema")
     assert outcome.exit_code == 0
     objects = json.loads(outcome.output)["$defs"]
     assert objects["FullRecord"]["required"][0] == "benchmarks"
-    for part in parts():
-        if part.__name__ in objects:  # not the bases of others
-            assert objects[part.__name__]["properties"].keys() == {key.name for key in dataclasses.fields(part)}
-    assert objects.keys() <= {part.__name__ for part in parts()}
+    assert objects.keys() == {part.__name__ for part in parts()}
+    keys = [(name, key, of) for name, one in objects.items() for key, of in one["properties"].items()]
+    assert [(name, key) for name, key, of in keys if next(iter(of)) != "description" or not of["description"]] == []
+    assert objects["FullRecord"]["properties"].keys() >= {"schema", "best", "benchmarks"}
+    assert objects["TestRecord"]["properties"].keys() >= {"steps_per_s", "verdict", "breakdown_ms"}
