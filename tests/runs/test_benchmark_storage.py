@@ -211,7 +211,7 @@ def test_a_faster_run_says_so(storage: Path) -> None:
         variables=FIVE_TIMES_FASTER,
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "\nverdict: 2 faster (2 measured tests)\n" in outcome.output
+    assert "\nverdict: 2 faster (2 measured tests); a slowdown of " in outcome.output
     assert re.search(r"^single .* faster \d+\.\d %$", outcome.output, re.MULTILINE)
     assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
     latest = list(records_of(storage))[1]
