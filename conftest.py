@@ -49,7 +49,7 @@ pytest_plugins = (
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.table",
-    "fixtures.report.closing",
+    "fixtures.report.report_files",
     *modules("plugin"),
 )
 # Before any of them imports another; later, pytest would warn.

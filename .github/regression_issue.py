@@ -75,7 +75,7 @@ def report(record: Record, failing: dict[str, str], drift: str) -> str:
 def _writers() -> tuple[Any, ...]:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from fixtures.matrix.plain_text import quoted
-    from fixtures.report.closing import code, escaped, fenced, unlinked
+    from fixtures.report.markdown import code, escaped, fenced, unlinked
 
     return code, escaped, fenced, quoted, unlinked
 

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from fixtures.matrix.plain_text import WIDTH
 from fixtures.records.files import checked, read_record
+from fixtures.report.card import card_of
 from fixtures.report.columns import table
-from fixtures.report.conclusion import conclusion
 from fixtures.report.config_columns import COLUMNS
-from fixtures.report.paragraphs import WIDTH, wrapped
 from fixtures.report.rows import Report, once
+from fixtures.report.terminal_picture import CHARACTER_PX, HEAD_PX, LINE_PX, MARGIN_PX, texts_of, window
 
 # The rows of the table that the picture has room for.
 ROWS = (
@@ -43,13 +44,10 @@ MEANINGS = {
     "loss %": "Loss of a small problem trained with this hook, against no compression. Needs test_training.py.",
     "verdict": "How much slower or faster a step is than in the baselines of this kind of machine.",
 }
-_CHARACTER_PX, _LINE_PX, _FONT_PX = 7.4, 17.0, 12.3
-_MARGIN_PX, _HEAD_PX, _BADGE_PX = 22.0, 34.0, 30.0
+_BADGE_PX = 30.0
 _NOTE_CHARACTERS, _NOTE_LINE_PX, _NOTES_A_ROW = 46, 16.0, 2
-_MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 _SANS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
-_BOLD = ("$", "best ", "verdict: ", "sensitivity: ", "disturbed: ", "next: ")
-_COLOURS = {"lossless": "#7ee787", "lossy": "#ffa657", "limit": "#79c0ff", "wrong": "#ff7b72", "slower": "#ff7b72"}
+_BOLD = ("$", "limited by: ", "communication: ", "change: ", "proved: ", "verdict: ", "next: ")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,18 +62,19 @@ class Column:
 def output_of(record: Path) -> str:
     """What the terminal shows at the end of this run, with only ROWS of its first table."""
     report = Report(record=checked(read_record(record)))
-    (group, rows), says = next(iter(report.tables.items())), conclusion(report)
+    (group, rows), card = next(iter(report.tables.items())), card_of(report)
     lines = [
         f'$ pytest perf -k "throughput or scaling or buckets" --interconnect {group.interconnect}',
         "...",
+        f" ddp-perf on {report.record.instance} ".center(WIDTH, "="),
+        *(line for finding in card.lines() for line in finding.lines()),
+        "",
         group.title,
         *table(COLUMNS, [row for row in once(rows)[0] if row.config in ROWS]),
-        "...",
     ]
-    for finding in says.best:
+    for finding in card.best:
         lines += ["", f"{finding.config} in your training script:", *(f"    {line}" for line in finding.code)]
-    lines += ["", " in short ".center(WIDTH, "-")]
-    return "\n".join([*lines, *(line for one in says.lines for line in wrapped(f"{one.label}: {one.text}"))])
+    return "\n".join(lines)
 
 
 def columns(lines: list[str]) -> tuple[int, list[Column]]:
@@ -104,68 +103,33 @@ def svg(output: str) -> str:
     _, found = columns(output.splitlines())
     lines = [part for line in output.splitlines() for part in _broken(line, found[-1].end)]
     header, _ = columns(lines)
-    width = 2 * _MARGIN_PX + _CHARACTER_PX * found[-1].end
+    width = 2 * MARGIN_PX + CHARACTER_PX * found[-1].end
     body: list[str] = []
-    y = _HEAD_PX + _LINE_PX
+    y = HEAD_PX + LINE_PX
     for number, line in enumerate(lines):
         if number == header:
-            y += _BADGE_PX - _LINE_PX / 2
+            y += _BADGE_PX - LINE_PX / 2
             body += [
-                _badge(_MARGIN_PX + _CHARACTER_PX * (column.start + column.end) / 2, y - _LINE_PX - 4, place)
+                _badge(MARGIN_PX + CHARACTER_PX * (column.start + column.end) / 2, y - LINE_PX - 4, place)
                 for place, column in enumerate(found, 1)
             ]
-        body += _line(line, y, in_header=header <= number < header + 2)
-        y += _LINE_PX
+        body += texts_of(line, y, next(filter(line.startswith, _BOLD), ""), header=header <= number < header + 2)
+        y += LINE_PX
     terminal_px = y + 4
     notes, height = _notes(found, terminal_px + 34, width)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}"'
-            f' height="{height:.0f}" role="img" aria-label="The table of pytest perf with its columns explained">',
-            f'<rect width="{width:.0f}" height="{height:.0f}" rx="10" fill="#ffffff"/>',
-            f'<rect width="{width:.0f}" height="{terminal_px:.0f}" rx="10" fill="#0d1117"/>',
-            *(
-                f'<circle cx="{22 + 20 * place}" cy="18" r="6" fill="{colour}"/>'
-                for place, colour in enumerate(("#ff5f57", "#febc2e", "#28c840"))
-            ),
-            f'<g font-family="{escape(_MONO, {chr(34): "&quot;"})}" font-size="{_FONT_PX}" fill="#c9d1d9">',
-            *body,
-            "</g>",
-            *notes,
-            "</svg>",
-            "",
-        ]
-    )
+    label = "The table of pytest perf with its columns explained"
+    return window(label, (width, height), terminal_px, body, notes)
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """A line as a terminal of this width shows it: a title between dashes gets fewer dashes, other lines are wrapped
+    """A line as a terminal of this width shows it: a title between signs gets fewer signs, other lines are wrapped
     between words, and their continuations are indented like the line."""
     if len(line) <= width:
         return [line]
-    if title := re.fullmatch("-+ (.+?) -+", line):
-        return [f" {title[1]} ".center(width, "-")]
+    if title := re.fullmatch("=+ (.+?) =+", line):
+        return [f" {title[1]} ".center(width, "=")]
     indent = line[: len(line) - len(line.lstrip())]
     return textwrap.wrap(line, width, subsequent_indent=indent, drop_whitespace=True, break_on_hyphens=False)
-
-
-def _line(line: str, y: float, *, in_header: bool) -> list[str]:
-    """One line of the terminal. Each run of characters without two spaces is placed by itself, so that columns stay
-    aligned whatever font the reader has."""
-    weight = ' font-weight="bold"' if in_header or line.startswith(_BOLD) else ""
-    texts = []
-    for match in re.finditer(r"\S+(?: \S+)*", line):
-        word = match.group()
-        colour = next((c for start, c in _COLOURS.items() if word == start or word.startswith(f"{start} ")), None)
-        colour = "#7ee787" if word.startswith("ok ") else colour
-        colour = "#8b949e" if re.fullmatch("-+", word) else colour
-        fill = f' fill="{colour}"' if colour and not in_header else ""
-        texts.append(
-            f'<text x="{_MARGIN_PX + _CHARACTER_PX * match.start():.1f}" y="{y:.1f}"'
-            f' textLength="{_CHARACTER_PX * len(word):.1f}"'
-            f' lengthAdjust="spacingAndGlyphs"{fill}{weight}>{escape(word)}</text>'
-        )
-    return texts
 
 
 def _badge(x: float, y: float, number: int) -> str:
@@ -179,13 +143,13 @@ def _badge(x: float, y: float, number: int) -> str:
 def _notes(found: list[Column], top: float, width: float) -> tuple[list[str], float]:
     """The columns' meanings in rows of _NOTES_A_ROW, and the height of the whole picture."""
     drawn: list[str] = []
-    step = (width - 2 * _MARGIN_PX) / _NOTES_A_ROW
+    step = (width - 2 * MARGIN_PX) / _NOTES_A_ROW
     y = top
     for begin in range(0, len(found), _NOTES_A_ROW):
         row = found[begin : begin + _NOTES_A_ROW]
         texts = [textwrap.wrap(MEANINGS[column.title], _NOTE_CHARACTERS) for column in row]
         for place, (column, text) in enumerate(zip(row, texts, strict=True)):
-            x = _MARGIN_PX + place * step
+            x = MARGIN_PX + place * step
             drawn.append(_badge(x + 9, y - 4, begin + place + 1))
             drawn.append(
                 f'<g font-family="{escape(_SANS)}" font-size="13" fill="#1f2328">'

@@ -83,7 +83,7 @@ def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Pa
     outcome, storage = first
     (instance,) = (folder.name for folder in storage.iterdir())
     assert outcome.exit_code == 0, outcome.output
-    assert f"verdict: 4 without a baseline for {instance} (4 measured tests)\n" in outcome.output
+    assert f"verdict: nothing to compare with yet, no baseline for {instance} (4 measured tests)\n" in outcome.output
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 
@@ -211,7 +211,7 @@ def test_a_faster_run_says_so(storage: Path) -> None:
         variables=FIVE_TIMES_FASTER,
     )
     assert outcome.exit_code == 0, outcome.output
-    assert "\nverdict: 2 faster (2 measured tests)\n" in outcome.output
+    assert "\nverdict: 2 faster (2 measured tests); a slowdown of " in outcome.output
     assert re.search(r"^single .* faster \d+\.\d %$", outcome.output, re.MULTILINE)
     assert re.search(r"test_scaling\[steady-1cpu-single\] \(\S*0001_first\)", outcome.output)
     latest = list(records_of(storage))[1]

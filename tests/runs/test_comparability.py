@@ -53,7 +53,7 @@ def test_with_require_baseline_such_a_test_fails_with_what_differs(storage: Path
 def test_it_is_not_saved_among_the_others(storage: Path) -> None:
     outcome = pytest_perf(storage, *ASKED, STEADY, "--benchmark-save=of_2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    lines = outcome.output.partition("ERROR: not saved: ")[2].partition("in short")[0].splitlines()
+    lines = outcome.output.partition("ERROR: not saved: ")[2].partition("=====")[0].splitlines()
     assert max(map(len, lines)) <= 100
     (line,) = (line for line in unwrapped(outcome.output.splitlines()) if line.startswith("ERROR: not saved: "))
     assert line.endswith(f"test_scaling[steady-1cpu-single] and 3 more on here: {SAID}")

@@ -1,5 +1,6 @@
 """``--report DIR`` as a user gives it: the Markdown summary and the record. Extras add to them."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,14 +20,18 @@ def test_a_run_leaves_its_summary_its_record_and_one_line(tmp_path: Path) -> Non
     assert (tmp_path / "out/here/run.json").read_bytes() == night.read_bytes()
     assert outcome.output.count(f"\nreport: {tmp_path / 'out/here/report.'}") == 1
     assert len(checked(read_record(tmp_path / "out/here/run.json")).benchmarks) == 2
-    assert (tmp_path / "out/here/report.md").read_text().startswith("## ddp-perf: 2 without a baseline for ")
+    assert (
+        (tmp_path / "out/here/report.md")
+        .read_text()
+        .startswith("## ddp-perf: nothing to compare with yet, no baseline for ")
+    )
 
 
 def test_the_summary_and_the_record_need_no_extra(tmp_path: Path) -> None:
     outcome = perf(tmp_path / "baselines", *STEADY, "-p", "no:fixtures.extras.page.plugin", f"--report={tmp_path}")
     assert outcome.exit_code == 0, outcome.output
     assert f"\nreport: {tmp_path / 'report.md'}\n" in outcome.output
-    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["report.md", "run.json"]
+    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["card.svg", "report.md", "run.json", "summary.md"]
 
 
 def test_a_slower_test_is_in_the_report(tmp_path: Path) -> None:
@@ -38,6 +43,24 @@ def test_a_slower_test_is_in_the_report(tmp_path: Path) -> None:
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     summary = (tmp_path / "out/report.md").read_text()
     assert summary.startswith("## ddp-perf: 2 slower (2 measured tests)")
+
+
+def test_a_profile_on_the_screen_is_not_what_to_type_next_and_a_secret_is_not_in_the_summary(tmp_path: Path) -> None:
+    one = (f"{STEADY[0]}::test_scaling[steady-1cpu-single]", STEADY[3], *QUICK, "--explain=failures")
+    assert perf(tmp_path / "baselines", *one, "--benchmark-save=first").exit_code == 0
+    more = ("--min-slowdown=100", f"--report={tmp_path / 'out'}", "-o", "log_format=%(message)s token=hidden")
+    outcome = perf(tmp_path / "baselines", *one, *more, variables={STEP_MS: "90"})
+    assert re.search(r"^next: compare with an older revision .* --against=REV$", outcome.output, re.MULTILINE)
+    summary = (tmp_path / "out/summary.md").read_text()
+    assert "--min-slowdown=100" in summary
+    assert "hidden" not in summary
+
+
+def test_a_narrow_terminal_has_no_line_of_the_suite_that_is_wider(tmp_path: Path) -> None:
+    outcome = perf(tmp_path / "baselines", *STEADY, variables={"COLUMNS": "60"})
+    card = outcome.output.partition(" ddp-perf on ")[2].splitlines()[1:]
+    assert max(len(line) for line in card if not line.startswith("next: ")) <= 60
+    assert re.search(r"^limited by|^verdict", "\n".join(card), re.MULTILINE)
 
 
 def test_a_run_that_measures_nothing_has_a_report_too_and_collecting_writes_none(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from fixtures.extras.page.charts.gradient_errors import pareto_front
 from fixtures.extras.page.charts.launch_times import launches_ms
 from fixtures.extras.page.figure import Chart
 from fixtures.extras.page.page_report import PageReport
-from fixtures.report.closing import finite
+from fixtures.report.report_files import finite
 from tests.extras.page.page_reports import page_report_of, two_ranks
 from tests.run_reports import DDP, h200, info_of, large, profiled, slower, with_transfers
 from tests.saved_records import infos

@@ -55,6 +55,18 @@ def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: floa
     assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(advice_in(run))
 
 
+@pytest.mark.parametrize(("idle_ms", "says"), [(40, "; but 40 % of the step is idle: look for a slow loader"), (5, "")])
+def test_where_nothing_gains_the_idle_part_is_the_advice(idle_ms: float, says: str) -> None:
+    explanation = Explanation(breakdown=on_ranks((step(95 - idle_ms, 5, 0, idle_ms),)), measured_step_ms=100)
+    run = Run(settings=SETTINGS)
+    run.cases["perf/test_ddp"] = case_of(
+        measurement=measured("ddp", 10), verdict=judge([0.1], []), explanation=explanation
+    )
+    _, _, *lines = advice_lines(advice_in(run))
+    nothing = "no change of communication is measured or predicted to gain more than 1 %"
+    assert " ".join(" ".join(lines).split()).startswith(nothing + says)
+
+
 @pytest.mark.parametrize(
     ("figure", "sources"),
     [

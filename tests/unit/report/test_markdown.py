@@ -7,7 +7,7 @@ import pytest
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 
-from fixtures.report.closing import MOST_CHARACTERS, code, escaped, markdown
+from fixtures.report.markdown import MOST_CHARACTERS, code, escaped, markdown
 from tests.run_reports import DDP, HOSTILE, h200, hostile, large, report_of, slower, with_transfers
 
 

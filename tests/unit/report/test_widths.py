@@ -13,6 +13,7 @@ from fixtures.launch.interpreter import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.plain_text import WIDTH
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.launch_statistics import TimedLaunch
@@ -25,7 +26,6 @@ from fixtures.report.columns import shown_columns
 from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
-from fixtures.report.paragraphs import WIDTH
 from fixtures.report.profiles import breakdown_lines
 from fixtures.report.progress import line_of
 from fixtures.report.table import report_lines

@@ -10,7 +10,7 @@ from fixtures.matrix.canary_names import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement
-from fixtures.report.conclusion import conclusion
+from fixtures.report.card import card_of
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.run_record import disturbances_of, record_so_far
 from fixtures.session.run_state import Run
@@ -56,7 +56,7 @@ def test_steps_that_the_host_limits_are_no_evidence() -> None:
 def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:
     run = with_canary(run_of(1.001, 1.001), [1.0, 1.01, 1.02], [1.1, 1.11, 1.12])
     assert disturbances_of(run) == []
-    assert conclusion(report_of(run)).best[0].text.startswith("static_graph_bucket_view, 16.66 steps/s")
+    assert card_of(report_of(run)).best[0].text.startswith("static_graph_bucket_view, 16.66 steps/s")
 
 
 @pytest.mark.parametrize(("sm_percent", "evidence"), [(60, True), (1, False), (None, False)])
@@ -74,7 +74,7 @@ def test_launches_much_further_apart_than_in_the_records_are_named_and_no_config
     run = run_of(1.1, 1.005)
     (line,) = disturbances_of(run)
     assert line == "launches differ by 6.7 % (0.4 % in the records), median of 6 tests"
-    assert conclusion(report_of(run)).best[0].text.startswith("none, the run was disturbed; ")
+    assert card_of(report_of(run)).best[0].text.startswith("none, the run was disturbed; ")
 
 
 @pytest.mark.parametrize(("spread", "recorded", "tests"), [(1.1, 1.08, 6), (1.02, 1.0001, 6), (1.1, 1.005, 4)])

@@ -57,6 +57,9 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
 
 
 def test_a_run_without_a_baseline_finds_nothing() -> None:
+    alone = too_little_found("cpu", {"a": 20.0}, [], 10)
+    assert alone is not None
+    assert alone.reason.startswith("only a slowdown of 20.0 % would have been found, --sensitivity")
     failure = too_little_found("cpu", {}, [], 1e6)
     assert failure is not None
     assert failure.reason.startswith("no slowdown would have been found, because no test has a baseline, --sensitivity")

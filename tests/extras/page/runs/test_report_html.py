@@ -14,7 +14,7 @@ from tests.recordings import ddp_steps
 from tests.run_reports import BASELINES, h200
 
 STEADY = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
-FILES = ["report.html", "report.md", "run.json"]
+FILES = ["card.svg", "report.html", "report.md", "run.json", "summary.md"]
 NEEDS = "report.html needs plotly, not installed here: pip install plotly"
 
 
@@ -22,7 +22,7 @@ def files_in(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-def test_a_run_leaves_three_files_one_line_and_a_page_with_the_stored_history(tmp_path: Path) -> None:
+def test_a_run_leaves_its_files_one_line_and_a_page_with_the_stored_history(tmp_path: Path) -> None:
     assert perf(tmp_path / "baselines", *STEADY, "--benchmark-save=first").exit_code == 0
     outcome = perf(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out/here'}")
     assert outcome.exit_code == 0, outcome.output

@@ -1,0 +1,363 @@
+"""The card of a run, from its record."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fixtures.report.card import Card, card_of
+from tests.run_reports import DDP, h200, info_of, large, profiled, report_of, slower, with_transfers
+from tests.saved_records import Record, infos
+
+HOST = "the host, which launches kernels too late"
+
+
+def concluded(record: Record) -> Card:
+    return card_of(report_of(record))
+
+
+def said(record: Record) -> dict[str, str]:
+    """Label -> text, of the lines of the card."""
+    return {finding.label: finding.text for finding in concluded(record).lines()}
+
+
+FOUND = "a slowdown of 7.6 % would have been found in half of the tests"
+QUIET = f"40 ok (40 measured tests); {FOUND}"
+
+
+def test_a_quiet_night() -> None:
+    card = concluded(h200())
+    assert card.verdict.tone == "good"
+    assert said(h200()) == {
+        "communication": "costs 4.2 % of a step of ddp_default, PyTorch's default (3.8 to 4.7 %)",
+        "change": "use bucket_10mb, +2.1 % over ddp_default (code below)",
+        "proved": "yes, faster in 3 launches of fresh processes by more than these differ; bucket_10mb has the "
+        "gradients of plain DDP",
+        "verdict": QUIET,
+    }
+    assert [(one.label, one.text) for one in card.best] == [
+        ("best lossless", "bucket_10mb, 11.46 steps/s, +2.1 % over ddp_default"),
+        ("best lossy", "bf16-bucket_400mb, 11.01 steps/s, -1.8 % over ddp_default, gradient error 3e-03"),
+    ]
+    assert card.best[0].code[-1].endswith("bucket_cap_mb=10, static_graph=True, gradient_as_bucket_view=True)")
+
+
+def test_a_slower_test_is_said_first_with_its_reason_and_cause() -> None:
+    record = slower(h200())
+    assert list(said(record)) == ["verdict", "communication", "change", "proved"]
+    assert said(record)["change"] == "undo what made ddp slower: NCCL 2.28 -> 2.29"
+    assert said(record)["proved"] == "yes, ddp is slower by 5.1 %"
+    assert said(record | {"disturbed": ["BUSY"]})["proved"].endswith("; but other work disturbed the run: BUSY")
+    verdict = concluded(record).verdict
+    assert (verdict.text, verdict.tone) == ("1 slower, 39 ok (40 measured tests)", "bad")
+    assert verdict.points[0] == (DDP, "slower by 5.1 %; cause: NCCL 2.28 -> 2.29")
+
+
+def test_a_long_cause_is_cut_between_its_parts() -> None:
+    cause = "; ".join(f"NCCL_{name} = 1, which no record has" for name in "ABCDEFG")
+    change = said(slower(h200(), cause=cause))["change"]
+    assert change.endswith("NCCL_C = 1, which no record has; ...")
+
+
+@pytest.mark.parametrize(
+    "record", [h200(), slower(h200()), large(90, 1), h200() | {"disturbed": ["a long reason " * 9] * 9}]
+)
+def test_the_card_has_at_most_eight_lines(record: Record) -> None:
+    assert sum(len(finding.lines()) for finding in concluded(record).lines()) <= 7  # and the next command
+
+
+GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
+
+
+@pytest.mark.parametrize(
+    ("more", "text", "tone"),
+    [
+        ({"failed": GRADIENTS}, f"40 ok (40 measured tests); 1 failed; {FOUND}", "bad"),
+        (
+            {"failed": GRADIENTS, "wrong_hooks": ["bf16"], "wrong_tests": list(GRADIENTS)},
+            f"40 ok (40 measured tests); wrong gradients: bf16; {FOUND}",
+            "bad",
+        ),
+        (
+            {"failed": {"mine.py::test_grad_log": "no file"}, "wrong_hooks": ["bf16"]},  # a test of the user's own
+            f"40 ok (40 measured tests); 1 failed; wrong gradients: bf16; {FOUND}",
+            "bad",
+        ),
+        (
+            {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}},
+            f"40 ok (40 measured tests); all tests slowed down together; 1 failed; {FOUND}",
+            "bad",
+        ),
+        (
+            {"interrupted": True, "planned": 48},
+            f"interrupted, 40 of 48 speed tests measured; {QUIET}",
+            "open",
+        ),
+        ({"benchmarks": []}, "nothing was measured", "open"),
+    ],
+    ids=["failed", "wrong hook", "own test", "common shift", "interrupted", "nothing"],
+)
+def test_the_verdict_of_a_run_in_which_nothing_is_slower(more: Record, text: str, tone: str) -> None:
+    verdict = concluded(h200() | more).verdict
+    assert (verdict.text, verdict.tone) == (text, tone)
+    assert verdict.points == tuple(more.get("failed", {}).items())
+
+
+def every_test(record: Record, **changed: object) -> Record:
+    """The record with this in each of its tests."""
+    for info in infos(record).values():
+        info |= changed
+    return record
+
+
+def test_a_run_without_baselines_has_nothing_to_compare_with() -> None:
+    verdict = concluded(every_test(h200(), verdict={"word": "no baseline"})).verdict
+    assert verdict.text == "nothing to compare with yet, no baseline for 4x-nvidia-h200-nv18 (40 measured tests)"
+    assert verdict.tone == "plain"  # no green tick
+
+
+def test_what_a_run_could_not_have_found_is_one_sentence() -> None:
+    nothing = "no slowdown up to 100 % would have been found"
+    assert said(every_test(h200(), found_percent=1e9))["verdict"].endswith(
+        f"; {nothing}, because the machine was slower"
+    )
+    assert said(every_test(h200(), found_percent=230.0))["verdict"].endswith(f"; {nothing}")
+
+
+def test_what_no_record_has_is_the_suspect() -> None:
+    many = [f"NCCL_{name}=1 is set" for name in "ABCDEF"]
+    assert said(h200() | {"suspects": many[:1]})["verdict"] == f"{QUIET}; in no record: NCCL_A=1 is set"
+    assert said(h200() | {"suspects": many})["verdict"].endswith("NCCL_D=1 is set and 2 more")
+
+
+def test_a_quick_run_is_not_judged() -> None:
+    requested = {"launches": 2, "steps": 8, "warmup": 6}
+    record = every_test(h200() | {"quick": True}, verdict={"word": "no baseline"}, requested=requested)
+    verdict = concluded(record).verdict
+    assert verdict.text == "not compared, a quick run is too short to be judged (2 launches of up to 8 steps)"
+    assert verdict.tone == "plain"
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"disturbed": ["JUMP", "BUSY"]}, "no, other work disturbed the run: JUMP; BUSY"),
+        ({"disturbed": ["one word " * 30]}, f"no, other work disturbed the run: {'one word ' * 11}one ..."),
+    ],
+)
+def test_what_disturbed_the_run_is_why_nothing_is_proved(more: Record, says: str) -> None:
+    assert said(h200() | more)["proved"] == says
+    assert said(h200() | more)["change"] == "nothing yet: this run does not show which config is faster"
+
+
+def test_a_run_that_nothing_watched_says_so() -> None:
+    assert said(h200() | {"unwatched": True})["proved"].endswith("; whether other work disturbed the run is not known")
+
+
+def test_in_a_disturbed_run_or_an_ab_test_no_config_is_advised() -> None:
+    says = concluded(h200() | {"disturbed": ["busy"]})
+    assert [one.text for one in says.best] == [
+        "none, the run was disturbed; fastest here: bucket_10mb",
+        "none, the run was disturbed; fastest here: bf16-bucket_400mb",
+    ]
+    assert not any(one.code for one in says.best)
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp]")["against"] = {"build": "main", "launch_medians_s": [0.1]}
+    assert said(record).keys() == {"verdict"}
+
+
+def test_a_reference_is_no_test_and_stands_in_the_table() -> None:
+    reference = {
+        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
+        "workload": "vit_l_32",
+        "world": "1gpu",
+        "world_size": 1,
+        "interconnect": "native",
+        "config": "single",
+        "launch_medians_s": [0.08, 0.08],
+        "samples_per_s": 400.0,
+    }
+    record = h200() | {"references": [reference]}
+    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
+    report = report_of(record)
+    assert {row.config for row in report.tests if not row.is_reference} == {"ddp", "bf16"}
+    (row,) = (row for rows in report.tables.values() for row in rows if row.is_reference)
+    assert (row.config, row.word, round(row.step_ms, 6)) == ("single", "reference", 80)
+
+
+def test_a_large_gradient_error_comes_with_what_to_check() -> None:
+    record = h200()
+    info_of(record, "test_buckets[vit_l_32-4gpu-bf16-bucket_400mb]")["gradient_error"] = 0.77
+    assert "gradient error 8e-01, so check that the model still trains" in concluded(record).best[1].text
+
+
+def test_the_largest_world_comes_first_in_whatever_order_the_record_has_its_best_configs() -> None:
+    record = h200()
+    record["best"].sort(key=lambda best: best["world"])  # as in baselines/2x-nvidia-h100-80gb-hbm3-nv18
+    says = concluded(record)
+    assert [one.group.world for one in (*says.best, *says.others) if one.group] == ["4gpu", "4gpu", "1gpu"]
+
+
+LIMITED = {
+    "by": "compute",
+    "known_by": "marks",
+    "transfer_percent": 2,
+    "compute_percent": 97.4,
+    "most_gain_percent": 3.1,
+}
+
+
+def limited(**step_limit: object) -> dict[str, str]:
+    """The card of a night whose steps have this limit."""
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = LIMITED | step_limit
+    return said(record)
+
+
+@pytest.mark.parametrize(
+    ("step_limit", "says"),
+    [
+        ({}, "compute (97 % of the step)"),
+        ({"transfer_percent": None}, "compute (at least 97 % of the step)"),
+        ({"by": "host", "host_percent": 34.2}, f"{HOST} (34 % of the step)"),
+        ({"by": "host"}, HOST),
+        ({"by": "transfer", "transfer_percent": 46.0}, "communication between ranks that no compute hides"),
+        (
+            {"by": "late_rank", "late_rank": 1, "late_rank_percent": 30.0},
+            "rank 1, for which the others wait (30 % of the step)",
+        ),
+        ({"by": None, "why": "one launch"}, "not known, one launch"),
+    ],
+)
+def test_the_limit_of_a_step_is_said_first(step_limit: dict[str, object], says: str) -> None:
+    card = limited(**step_limit)
+    assert (next(iter(card)), card["limited by"]) == ("limited by", says)
+
+
+@pytest.mark.parametrize(
+    ("by", "begins"),
+    [
+        ("input", "the input: more loader workers"),
+        ("host", "the host's work: "),
+        ("late_rank", "what makes a rank late: "),
+    ],
+)
+def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, begins: str) -> None:
+    change = limited(by=by)["change"]
+    assert change.startswith(begins)
+    assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default (code below)")
+
+
+NOTHING = "nothing in DDP: no measured config is faster than ddp_default by 1 % or more"
+
+
+@pytest.mark.parametrize(
+    ("most", "says"),
+    [
+        (3.1, "nothing in DDP: no config can gain more than 4 %"),
+        (0.2, "nothing in DDP: no config can gain more than 1 %"),
+        (88.0, f"{NOTHING}; no config can gain more than 88 %"),
+        (None, NOTHING),
+    ],
+)
+def test_a_run_in_which_no_config_gains_says_that_nothing_is_to_be_changed(most: float | None, says: str) -> None:
+    record = h200()
+    record["best"] = [best | {"config": "ddp_default"} for best in record["best"] if best["world"] == "4gpu"][:1]
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = LIMITED | {"most_gain_percent": most}
+    assert said(record)["change"] == says
+
+
+OF = " of a step of ddp_default, PyTorch's default"
+LIMITS = "test_throughput[vit_l_32-4gpu-no_comm]"
+
+
+@pytest.mark.parametrize(
+    ("step_limit", "says"),
+    [
+        (
+            {"communication_percent": 7.2, "communication_interval_percent": [6.0, 8.5]},
+            f"costs 7.2 %{OF} (6.0 to 8.5 %)",
+        ),
+        (
+            {"communication_percent": 0.5, "communication_interval_percent": [-1.0, 1.7]},
+            f"costs less than 2 %{OF}, not measurable here",
+        ),
+        (
+            {"communication_percent": 9, "communication_interval_percent": [-30, 40.0]},
+            f"not measurable here: the launches differ too much to tell 0 from 40 %{OF}",
+        ),
+        (
+            {"communication_percent": -9, "communication_interval_percent": [-30, -1]},
+            "not measurable here: a step was shorter with it than without",
+        ),
+        (
+            {
+                "known_by": "profile",
+                "transfer_percent": 46,
+                "communication_percent": 9,
+                "communication_interval_percent": [-30, 40],
+            },
+            f"costs 46 %{OF}, by a profiled step",
+        ),
+    ],
+)
+def test_what_communication_costs_comes_with_its_interval(step_limit: dict[str, object], says: str) -> None:
+    assert limited(**step_limit)["communication"] == says
+
+
+@pytest.mark.parametrize(
+    ("launches", "says"),
+    [
+        (
+            [0.080, 0.0801, 0.0802],
+            "; bucket_10mb has 113 % of the speed without communication, because the input limits both",
+        ),
+        ([0.080], "; bucket_10mb has 113 % of the speed without communication, because the input limits both"),
+        ([0.07, 0.09, 0.12], ""),
+    ],
+    ids=["decided", "one launch", "within the interval"],
+)
+def test_more_than_the_speed_without_communication_comes_with_the_reason(launches: list[float], says: str) -> None:
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-no_comm]")["launch_medians_s"] = [0.0904, 0.0905, 0.0906]
+    fast = {"launch_medians_s": launches, "of_limit_percent": 113.0, "samples_per_s": 9999.0}
+    for name in ("test_throughput[vit_l_32-4gpu-bucket_10mb]", "test_buckets[vit_l_32-4gpu-bucket_10mb]"):
+        if name in infos(record):
+            info_of(record, name).update(fast)
+    limit = {"by": "input", "known_by": "marks", "input_percent": 61.0, "most_gain_percent": 2.0}
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = limit
+    assert said(record)["limited by"] == f"its input, such as a data loader (61 % of the step){says}"
+
+
+def test_a_gain_that_the_launches_do_not_decide_is_not_printed() -> None:
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["launch_medians_s"] = [0.05, 0.09, 0.2]
+    assert concluded(record).best[0].text == "bucket_10mb, 11.46 steps/s"
+    assert said(record)["change"].startswith("nothing in DDP: ")
+
+
+def only(chosen: Callable[[Record], bool], record: Record, **info: object) -> Record:
+    """These tests of a record alone, with other values."""
+    kept = [one for one in record["benchmarks"] if chosen(one)]
+    for one in kept:
+        one["extra_info"] |= info
+    return record | {"benchmarks": kept}
+
+
+def test_one_rank_pays_nothing_and_a_run_that_measured_nothing_has_no_answer() -> None:
+    one_gpu = only(lambda one: one["extra_info"]["world_size"] == 1, h200())
+    assert said(one_gpu)["communication"] == "costs nothing: one rank sends nothing"
+    assert concluded(h200() | {"benchmarks": []}).communication is None
+    without = only(lambda one: one["extra_info"]["config"] == "bf16", h200(), of_limit_percent=None)
+    assert said(without)["communication"] == "not known: no_comm, the same training without it, was not measured"
+
+
+def test_profiled_exposed_communication_stands_next_to_the_share_or_alone() -> None:
+    """Not "not measured" next to a chart of it."""
+    cost = concluded(with_transfers(profiled(h200()))).communication
+    assert cost is not None
+    assert cost.points[0] == ("ddp, vit_l_32, 4gpu", "7.2 % of the step; 9.99 ms a step exposed when profiled")
+    unknown = {"of_limit_percent": None, "communication_percent": None}
+    alone = only(lambda one: one["fullname"].endswith("4gpu-static_graph]"), profiled(h200()), **unknown)
+    cost = concluded(alone | {"best": []}).communication
+    assert cost is not None
+    assert cost.points[0][1].endswith(" ms a step exposed when profiled")
