@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 CLASSES, SIZE, NOISE = 10, 16, 3.0
 HOOKS = ("powersgd_rank1_no_feedback", "powersgd_rank4_no_feedback")
-SELECTED = "-bf16] or -fp16] or -powersgd_rank1] or -powersgd_rank4] or no_feedback or -int8_all_to_all-bucket"
+SELECTED = "2cpu-bf16] or 2gpu-bf16] or -fp16] or -powersgd_rank1] or -powersgd_rank4] or no_feedback or -int8_all_to_all-bucket"
 
 
 def _vit() -> "nn.Module":
     from torchvision.models import VisionTransformer
 
-    return VisionTransformer(
+    model: nn.Module = VisionTransformer(
         image_size=SIZE,
         patch_size=4,
         num_layers=3,
@@ -40,6 +40,7 @@ def _vit() -> "nn.Module":
         mlp_dim=256,
         num_classes=CLASSES,
     )
+    return model
 
 
 def _image() -> "tuple[Tensor, Tensor]":

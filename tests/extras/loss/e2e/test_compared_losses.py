@@ -52,13 +52,13 @@ def test_the_harmful_one_is_said_first_and_the_report_has_the_curves(
 
 
 def test_an_unlucky_seed_is_not_held_against_a_sound_hook(tmp_path: Path) -> None:
-    _, losses = trained(tmp_path, f"--script={SCRIPT} --slow-if-odd", "-k", "-bf16]")
+    _, losses = trained(tmp_path, f"--script={SCRIPT} --unlucky", "-k", "2cpu-bf16]")
     assert losses["bf16"]["word"] == "same"
     assert losses["bf16"]["seeds_percent"] > 20
 
 
 def test_a_loss_that_cannot_be_seen_is_refused_with_the_reason(tmp_path: Path) -> None:
-    outcome, losses = trained(tmp_path, f"--script={SCRIPT} --by-hand", "-k", "-bf16]")
+    outcome, losses = trained(tmp_path, f"--script={SCRIPT} --by-hand", "-k", "2cpu-bf16]")
     assert losses == {}
     assert "cannot be seen: backward() is called on float32[32, 10]" in " ".join(outcome.output.split())
     assert outcome.exit_code == 1
@@ -66,6 +66,6 @@ def test_a_loss_that_cannot_be_seen_is_refused_with_the_reason(tmp_path: Path) -
 
 def test_a_workload_trains_on_new_samples_and_one_that_cannot_be_learnt_is_not_compared(tmp_path: Path) -> None:
     workloads = ("--workload=tests.extras.loss.learnable:workload", "--workload=vit_tiny")
-    outcome, losses = trained(tmp_path, *workloads, "-k", "-bf16]")
+    outcome, losses = trained(tmp_path, *workloads, "-k", "2cpu-bf16]")
     assert [(one["workload"], one["word"]) for one in losses.values()] == [("learnable", "same")]
     assert "loss not compared: in 60 steps training as written does not lower" in " ".join(outcome.output.split())
