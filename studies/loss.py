@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 ROOT = Path(__file__).parent.parent
-CLASSES, SIZE, NOISE = 10, 16, 3.0
+CLASSES, SIZE, NOISE = 10, 16, 1.5
 HOOKS = ("powersgd_rank1_no_feedback", "powersgd_rank4_no_feedback")
-SELECTED = "2cpu-bf16] or 2gpu-bf16] or -fp16] or -powersgd_rank1] or -powersgd_rank4] or no_feedback or -int8_all_to_all-bucket"
+CONFIGS = ("bf16", "fp16", "powersgd_rank1", "powersgd_rank4", "int8_all_to_all-bucket_25mb")
+SELECTED = " or ".join((*(f"pu-{config}]" for config in CONFIGS), "no_feedback"))
 
 
 def _vit() -> "nn.Module":
@@ -64,7 +65,7 @@ def _adamw(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
     return AdamW(parameters, lr=1e-3)
 
 
-vit = Workload(name="vit_patterns", batch_size=32, model=_vit, sample=_image, loss=_loss, optimizer=_adamw)
+vit = Workload(name="vit_patterns", batch_size=16, model=_vit, sample=_image, loss=_loss, optimizer=_adamw)
 
 
 # Any: as in ``Hook``.
@@ -87,7 +88,7 @@ powersgd_rank1_no_feedback, powersgd_rank4_no_feedback = (
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--train", type=int, default=300)
+    parser.add_argument("--train", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=60)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -53,9 +53,9 @@ def _train() -> None:
     given = parser.parse_args()
     distributed.init_process_group("gloo")
     torch.manual_seed(0)
-    slow = given.unlucky and torch.initial_seed() % 3 == 1  # the second seed
+    fast = given.unlucky and torch.initial_seed() % 3 != 1  # all seeds but the second
     ddp = nn.parallel.DistributedDataParallel(model())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05 if slow else 0.2)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5 if fast else 0.2)
     torch.manual_seed(100 + distributed.get_rank())
     for _ in range(given.steps):
         values = torch.randn(32, 16)
