@@ -18,6 +18,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world, worlds_of
 from fixtures.records.differences import Snapshot
+from fixtures.records.loss_comparison import LossComparison
 from fixtures.records.measurement import Launch, Measurement
 from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.records.transfer_measurement import with_launches
@@ -176,6 +177,25 @@ def lines(*measurements: Measurement, history_s: Iterable[float] = (), verbose: 
     return printed(run_of(*measurements, history_s=history_s), verbose=verbose)
 
 
+# The loss of bf16 over three seeds, as it may be compared on the user's own model.
+BF16_LOSS = LossComparison(
+    workload="mine",
+    world="8gpu",
+    interconnect="native",
+    config="bf16",
+    hook="bf16",
+    word="same",
+    change_percent=0.4,
+    interval_percent=(0.3, 0.5),
+    seeds_percent=0.6,
+    of_progress=False,
+    seeds=2,
+    repeats_percent=0.0,
+    not_finite_from=None,
+    steps=(10, 20),
+    as_written=((2.0, 1.0), (2.02, 1.006)),
+    losses=((2.0, 1.004), (2.02, 1.01)),
+)
 DDP = measured("ddp", 8)
 
 

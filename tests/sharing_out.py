@@ -17,7 +17,7 @@ UNITS = {
     ),
     "whole runs": (
         *(f"tests/e2e/test_{name}.py" for name in ("command_line", "nothing_left_behind", "own_hooks", "wheel")),
-        *("tests/extras/nsys/e2e/", "tests/script/runs/", "tests/runs/test_preflight.py"),
+        *("tests/extras/nsys/e2e/", "tests/extras/loss/e2e/", "tests/script/runs/", "tests/runs/test_preflight.py"),
         "tests/extras/slow_link/runs/test_notebook.py",
     ),
 }

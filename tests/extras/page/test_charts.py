@@ -1,8 +1,10 @@
 """What the charts of a report show. That plotly draws them is tested in a browser: test_report_page.py."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from plotly.graph_objects import Figure
 
 from fixtures.extras.page.charts import charts_of
@@ -11,6 +13,7 @@ from fixtures.extras.page.charts.launch_times import launches_ms
 from fixtures.extras.page.figure import Chart
 from fixtures.extras.page.page_report import PageReport
 from fixtures.report.report_files import finite
+from tests.builders import BF16_LOSS
 from tests.extras.page.page_reports import page_report_of, two_ranks
 from tests.run_reports import DDP, h200, info_of, large, profiled, slower, with_transfers
 from tests.saved_records import infos
@@ -27,6 +30,15 @@ def test_a_chart_without_data_is_left_out() -> None:
     one = h200()
     one["benchmarks"] = one["benchmarks"][-1:]
     assert [chart.name for chart in charts_of(page_report_of(one, history=False))] == ["launch-times"]
+
+
+def test_the_loss_of_a_config_is_drawn_over_every_seed_as_written() -> None:
+    mine = replace(BF16_LOSS, workload="vit_l_32", world="4gpu")
+    report = page_report_of(h200(), history=False)
+    chart = charts(replace(report, record=replace(report.record, losses=[mine])))["loss-curves"]
+    assert [trace["name"] for trace in chart.traces] == ["as written", "as written", "bf16"]
+    assert list(chart.traces[-1]["y"]) == pytest.approx([2.01, 1.007])
+    Figure(chart.figure)
 
 
 def test_every_chart_has_axes_with_units_and_says_how_to_read_it(tmp_path: Path) -> None:

@@ -14,12 +14,25 @@ from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.report.card import card_of
+from fixtures.report.conclusion import Finding
 from fixtures.report.next_command import command_again, program_as_typed, recording_command
 from fixtures.report.paragraphs import Coloured
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
-from tests.builders import DDP, QUIET_HOST, SETTINGS, case_of, launch, lines, measured, printed, report_of, run_of
+from tests.builders import (
+    BF16_LOSS,
+    DDP,
+    QUIET_HOST,
+    SETTINGS,
+    case_of,
+    launch,
+    lines,
+    measured,
+    printed,
+    report_of,
+    run_of,
+)
 
 
 def rows(table: list[str]) -> dict[str, list[str]]:
@@ -190,6 +203,41 @@ def test_the_best_lossless_and_the_best_lossy_config_come_with_their_code() -> N
         f"best lossy: bf16, 9.00 steps/s, +28.6 % over ddp_default, {OFF}; {UNKNOWN_LOSS}",
         *(f"    {line}" for line in CONFIGS["bf16"].lines()),
     ]
+
+
+def on_own_model(*steps_per_s: float) -> Run:
+    """``ddp_default`` and ``bf16`` of a workload of the user's."""
+    both = zip(("ddp_default", "bf16"), steps_per_s, strict=True)
+    mine = replace(WORKLOADS["vit_l_32"], name="mine")
+    run = run_of(*(replace(quiet(*one), workload=mine) for one in both))
+    run.own_workloads["mine"] = mine
+    return run
+
+
+def lossy_of(run: Run) -> Finding:
+    return next(one for one in card_of(report_of(run)).best if one.label == "best lossy")
+
+
+def test_a_lossy_config_of_the_users_own_model_is_not_advised_before_its_loss_was_compared() -> None:
+    found = lossy_of(on_own_model(7, 9))
+    assert found.text == f"bf16, 9.00 steps/s, +28.6 % over ddp_default, {OFF}; loss not compared"
+    assert (found.tone, found.code) == ("open", ())
+
+
+def test_it_is_advised_with_what_its_loss_says() -> None:
+    run = on_own_model(7, 9)
+    run.loss_comparisons.append(BF16_LOSS)
+    found = lossy_of(run)
+    assert "; final loss +0.4 % (+0.3 to +0.5 % over 2 seeds; as written differs by 0.6 % between" in found.text
+    assert found.code
+
+
+def test_it_is_not_advised_where_its_loss_is_higher_than_seeds_explain() -> None:
+    run = on_own_model(7, 9)
+    run.loss_comparisons.append(replace(BF16_LOSS, word="higher", change_percent=9, interval_percent=(8, 10)))
+    found = lossy_of(run)
+    assert "final loss +9.0 % (+8.0 to +10.0 %" in found.text
+    assert found.code == ()
 
 
 def test_there_is_nothing_to_paste_where_pytorchs_defaults_are_as_fast_or_not_measured() -> None:
