@@ -1,11 +1,13 @@
 """Does every hook deliver the gradients that it promises?   pytest perf -k gradients"""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.gradients.cases import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
-from fixtures.gradients.checks import ddp_options, embedding, error_feedback, many_steps, unbiased, wire
+from fixtures.gradients.checks import ddp_options, embedding, error_feedback, linear, many_steps, unbiased, wire
 from fixtures.gradients.fixtures import MANY_STEPS, PromiseCheck, beyond_pairs, injects_any_gradient, unsupported
 from fixtures.matrix.hooks import find_hook
 
@@ -43,6 +45,14 @@ def test_gradients_of_four_ranks(promise: PromiseCheck, large_world: str, large_
     asked = {"shapes": MANY_SHAPES, "kinds": kinds, "seed": 0}
     for option in ("bucket_1kb", "default"):
         promise(large_world, ddp_options.check, hook=large_hook, option=option, **asked)
+
+
+def test_gradients_of_integers(
+    promise: PromiseCheck, record_property: Callable[[str, object], None], large_hook: str
+) -> None:
+    """Skipped with a reason unless they are exact; no hook is wrong for that."""
+    promise(linear.WORLD.name, linear.check, hook=large_hook, seed=0)
+    record_property(linear.PROPERTY, linear.guarantee(find_hook(large_hook)))
 
 
 @pytest.mark.two_worlds

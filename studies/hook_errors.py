@@ -16,14 +16,17 @@ from torch.utils.data import default_collate
 
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.workloads import WORKLOADS
+from fixtures.ranks.counters import counted_bytes
 from fixtures.ranks.wrapping import register
 
 HOOKS = ("bf16", "fp8_all_to_all", "powersgd_rank1", "powersgd_rank4")
 STEPS = 20
 
 
-def relative_errors(rank: int, hook_name: str) -> list[float]:
-    """Return the relative L2 error of the first and the last compressed step, and of the sum of all of them."""
+def measured(rank: int, hook_name: str) -> list[float]:
+    """Return the relative L2 error of the first and the last compressed step, and of the sum of all of them; and the
+    megabytes that all ranks send in a step, by the kernel's count.
+    """
     workload, hook = WORKLOADS["vit_tiny"], find_hook(hook_name)
     torch.manual_seed(0)
     ddp = DistributedDataParallel(workload.model(), bucket_cap_mb=25)
@@ -48,7 +51,8 @@ def relative_errors(rank: int, hook_name: str) -> list[float]:
             delivered.append(gradients())
     pairs = [*zip(delivered, means, strict=True), (torch.stack(delivered).sum(0), torch.stack(means).sum(0))]
     errors = [float((out - mean).norm() / mean.norm()) for out, mean in pairs]
-    return [errors[0], errors[-2], errors[-1]]
+    megabytes = counted_bytes(lambda: workload.loss(ddp, *batch).backward(), steps=STEPS) / 1e6
+    return [errors[0], errors[-2], errors[-1], megabytes]
 
 
 def main(rank: int, ranks: int) -> None:
@@ -56,7 +60,7 @@ def main(rank: int, ranks: int) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", rank=rank, world_size=ranks)
     for hook in HOOKS:
-        errors = relative_errors(rank, hook)
+        errors = measured(rank, hook)[:3]
         if rank == 0:
             print(f"{hook:20}", *(f"{error:8.2g}" for error in errors), flush=True)
     distributed.destroy_process_group()

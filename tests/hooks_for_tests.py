@@ -146,6 +146,13 @@ claims_mean = _hook(lambda ddp: (None, short_view), "own_short", promise="mean",
 no_future = _hook(lambda ddp: (None, lambda state, bucket: mean(bucket.buffer())), "own_no_future")
 partial_function = _hook(lambda ddp: (None, partial(averages)), "own_partial")
 no_pair = _hook(lambda ddp: averages, "own_no_pair")  # type: ignore[arg-type, return-value]
+
+
+def builds_nothing(ddp: object) -> tuple[object, object]:
+    raise ArithmeticError("no memory")
+
+
+cannot_build = _hook(builds_nothing, "own_cannot_build")
 low_rank = _hook(lambda ddp: (None, averages), "own_low_rank", promise="low_rank")
 named_like_another = _hook(lambda ddp: (None, averages), "bf16")
 

@@ -44,7 +44,8 @@ def raised(ranks: RankSet, function: str, arguments: dict[str, Any]) -> str:
         ("names_it_otherwise", r"hook names_it_otherwise: DDP refuses it with KeyError: 'bucket'; it takes a function"),
         ("annotates_it_otherwise", r"hook annotates_it_otherwise: DDP refuses it with ValueError: .*GradBucket"),
         ("partial_function", r"hook own_partial: DDP refuses it with AttributeError: .*__name__"),
-        ("no_pair", r"hook own_no_pair: its build returns a function, not the pair \(state, hook\)"),
+        ("no_pair", r"hook own_no_pair: its build returned <function averages .*; it takes the DDP module and returns"),
+        ("cannot_build", "HookError: hook own_cannot_build: its build raised ArithmeticError: no memory; it takes the"),
     ],
 )
 def test_a_hook_that_breaks_a_rule_is_reported_by_name(ranks: RankSet, name: str, says: str) -> None:

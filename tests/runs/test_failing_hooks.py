@@ -21,7 +21,7 @@ def run(folder: Path, hook: str, *more: str) -> Outcome:
 @pytest.mark.parametrize(
     ("hook", "fails_in", "says"),
     [
-        ("raises_for_float16", ANY_SHAPE, "rank 0 raised HookError: hook raises_for_float16, bucket 0 of 8 elements"),
+        ("divides_twice", ANY_SHAPE, "rank 0 raised HookError: hook divides_twice, bucket 0 of 8 elements"),
         ("hangs_where_it_has_nothing_to_send", ANY_SHAPE, f"rank 0 {HUNG}"),
         (
             "raises",
@@ -49,15 +49,26 @@ def failed(outcome: Outcome) -> list[str]:
 
 
 def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_many_are_not_run(tmp_path: Path) -> None:
-    hook = "raises_for_float16"
+    hook = "divides_twice"
     outcome = run(tmp_path, hook)
-    replayed = r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"float16\""
+    replayed = r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"one_rank_only\""
     assert re.search(replayed, outcome.output, re.MULTILINE)
     assert "Then its why_not returns the reason" in outcome.output
     assert "Falsifying example" not in outcome.output
     assert re.search(rf"^hook {hook} +\d+ +1 +\d+ *$", outcome.output, re.MULTILINE), "right, wrong, not run"
     assert re.search(rf"wrong: {re.escape(ANY_SHAPE.format(hook))}: rank 0 .*; \d+ other tests of", outcome.unwrapped)
     assert f"; wrong gradients: {hook}" in outcome.unwrapped
+
+
+def test_a_limit_of_one_dtype_costs_only_its_tests_and_all_limits_are_told_in_one_run(tmp_path: Path) -> None:
+    hook = "raises_for_float16"
+    outcome = run(tmp_path, hook, "-v")
+    assert "not run" not in outcome.output
+    assert {line.partition("::")[2].partition("[")[0] for line in failed(outcome)} == {
+        "test_gradients_of_any_shape",
+        "test_gradients_ways",
+    }
+    assert all("any_shape" in line or "other_dtypes" in line for line in failed(outcome))
 
 
 def test_other_hooks_go_on_and_so_does_powersgd_of_another_rank(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Claims of a hook: contradictory claims are refused."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,6 +31,16 @@ from fixtures.matrix.lookup import NotFound
         ({"scale": "some"}, "scale 'some' is not one of rank, all"),
         ({"delivers_within": 0}, "delivers_within must be 1 or more steps, got 0"),
         ({"channel": 0}, "channel must be 1 or more elements, or None, got 0"),
+        ({"channel": 2.5}, "channel must be 1 or more elements, or None, got 2.5"),
+        ({"period": 0}, "period must be 1 or more steps, got 0"),
+        ({"period": float("nan")}, "period must be 1 or more steps, got nan"),
+        ({"period": lambda: 2}, "period must be 1 or more steps, got <function"),
+        ({"first_step": -1}, "first_step must be 0 or more steps, got -1"),
+        ({"first_step": None}, "first_step must be 0 or more steps, got None"),
+        ({"delivers_within": "60"}, "delivers_within must be 1 or more steps, got '60'"),
+        ({"loss_excess_percent": float("nan")}, "loss_excess_percent must be a number from 0 on, got nan"),
+        ({"why_not": None}, "why_not must be a function, got None"),
+        ({"wire_bytes": 4096}, "wire_bytes must be a function, got 4096"),
         (
             {"promise": "mean", "wire_dtype": "gradient", "error_feedback": True},
             "promises 'mean' in each step, so error feedback has nothing to deliver later",
@@ -44,3 +56,30 @@ def test_a_hook_that_is_not_there_is_reported_and_one_with_a_path_is_called_by_i
     with pytest.raises(NotFound, match=r"no hook named 'powersdg', did you mean powersgd_rank4.: there are none"):
         find_hook("powersdg")
     assert find_hook("tests.mutants.side_effects:keeps_every_gradient").name == "keeps_every_gradient"
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda ddp: 1 / 0, "its build raised ZeroDivisionError: division by zero"),
+        (lambda ddp: sys.exit(3), "its build raised SystemExit: 3"),
+        (lambda ddp, more: None, "its build raised TypeError: .*missing 1 required positional argument: 'more'"),
+        (lambda ddp: None, "its build returned None"),
+        (lambda ddp: (1, 2, 3), r"its build returned \(1, 2, 3\)"),
+    ],
+)
+def test_a_build_that_raises_or_returns_nonsense_is_named(build: Callable[[Any], Any], says: str) -> None:
+    with pytest.raises(ValueError, match=f"hook x: {says}.*; it takes the DDP module and returns the pair"):
+        Hook(name="x", build=build).built(None)
+
+
+def test_a_verify_may_only_raise_that_the_hook_did_nothing() -> None:
+    def idle(state: Any, steps: int) -> None:
+        raise RuntimeError(f"nothing in {steps} steps")
+
+    with pytest.raises(RuntimeError, match=r"^nothing in 3 steps$"):
+        Hook(name="x", build=None, verify=idle).check_work(None, 3)
+    with pytest.raises(ValueError, match="hook x: its verify raised KeyError: 'iter'; it takes the state and the"):
+        Hook(name="x", build=None, verify=lambda state, steps: state["iter"]).check_work({}, 3)
+    with pytest.raises(ValueError, match=r"its verify returned False; .*, returns nothing, and raises RuntimeError"):
+        Hook(name="x", build=None, verify=lambda state, steps: False).check_work(None, 3)  # type: ignore[arg-type]

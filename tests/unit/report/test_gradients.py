@@ -1,5 +1,7 @@
 """The table of gradient tests."""
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.report.gradients import Outcome, report_lines, what_is_wrong
@@ -48,6 +50,12 @@ def test_without_v_there_are_the_wrong_rows_and_the_counts() -> None:
         "1 right, 1 wrong, 1 unsupported (-v: each, and why)",
     ]
     assert report_lines(outcomes[:1]) == ["1 right, none wrong (-v: each, and why)"]
+
+
+def test_a_guarantee_has_one_line_and_no_guarantee_a_count() -> None:
+    exact = replace(outcome("right", "hook own"), guarantee="exact at 2 ranks")
+    lines = report_lines([exact, outcome("not covered", "hook other", why="it rounds")])
+    assert lines == ["own: exact at 2 ranks", "1 right, none wrong, 1 not covered (-v: each, and why)"]
 
 
 def test_what_is_unsupported_says_why_once() -> None:
