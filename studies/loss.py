@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 CLASSES, SIZE, NOISE = 10, 16, 1.5
 HOOKS = ("powersgd_rank1_no_feedback", "powersgd_rank4_no_feedback")
-CONFIGS = ("bf16", "fp16", "powersgd_rank1", "powersgd_rank4", "int8_all_to_all-bucket_25mb")
+CONFIGS = ("bf16", "fp16", "powersgd_rank1", "powersgd_rank4", "fp8_all_to_all-bucket_25mb")
 SELECTED = " or ".join((*(f"pu-{config}]" for config in CONFIGS), "no_feedback"))
 
 
