@@ -83,7 +83,7 @@ def test_without_a_baseline_tests_pass_and_are_recorded(first: tuple[Outcome, Pa
     outcome, storage = first
     (instance,) = (folder.name for folder in storage.iterdir())
     assert outcome.exit_code == 0, outcome.output
-    assert f"verdict: nothing to compare with yet, no baseline for {instance} (4 measured tests)\n" in outcome.output
+    assert f"verdict: no stored run of {instance} to compare with yet (4 measured tests)\n" in outcome.output
     assert f"saved {storage / instance / '0001_first.json'}" in outcome.output
 
 

@@ -28,7 +28,9 @@ def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_
     # A model of 16 kB: every cap makes one bucket.
     assert "measured once, the same on this model: bucket_10mb, bucket_25mb, bucket_50mb\n" in quick.output
     assert re.search(
-        r"^next: the full run \(about \d+ min.*\): .*pytest .*--benchmark-save=NAME$", quick.output, re.MULTILINE
+        r"^next: measure in full and store that as the baseline \(about \d+ min.*\): .*pytest .*--benchmark-save=NAME$",
+        quick.output,
+        re.MULTILINE,
     )
     assert "--quick" not in quick.output
 
@@ -57,7 +59,7 @@ def test_what_k_selects_is_measured_briefly_and_nothing_but_speed(tmp_path: Path
 def test_with_full_launches_it_is_judged(tmp_path: Path) -> None:
     full = ("--launches=3", "--steps=20", "--warmup=10")
     outcome = pytest_perf(tmp_path, "perf", "--quick", *full, STEADY)
-    assert "verdict: nothing to compare with yet, no baseline for " in outcome.output
+    assert "verdict: no stored run of " in outcome.output
 
 
 def test_q_leaves_the_card_and_the_table(tmp_path: Path) -> None:

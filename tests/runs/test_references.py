@@ -37,7 +37,7 @@ def test_the_selected_config_is_compared_with_references_in_the_table_and_in_the
     output = saved[0].output
     assert re.search(r"^powersgd_rank4 .* [+-]\d+\.\d .* no baseline$", output, re.MULTILINE)
     assert re.search(r"^no_comm .* reference$", output, re.MULTILINE)
-    assert "verdict: nothing to compare with yet, no baseline for " in output
+    assert "verdict: no stored run of " in output
     record = saved[1]
     (test,) = record.benchmarks
     assert test.extra_info.against_naive_percent is not None

@@ -77,7 +77,7 @@ def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:
     (tmp_path / "interrupts.py").write_text(INTERRUPTS_THE_THIRD)
     outcome = perf(tmp_path, FILE, *STEADY, "-p", "interrupts", variables={"PYTHONPATH": str(tmp_path)})
     assert outcome.exit_code == pytest.ExitCode.INTERRUPTED
-    assert "\nverdict: interrupted, 2 of 4 speed tests measured; nothing to compare with yet, " in outcome.output
+    assert "\nverdict: interrupted, 2 of 4 speed tests measured; no stored run of " in outcome.output
 
 
 def test_the_same_command_again_takes_as_long_with_its_profiles(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def test_a_quiet_night() -> None:
     card = concluded(h200())
     assert card.verdict.tone == "good"
     assert said(h200()) == {
-        "communication": "costs 4.2 % of a step of ddp_default, PyTorch's default (3.8 to 4.7 %)",
+        "communication": "costs 4.2 % of a step of ddp_default, PyTorch's default (95 % interval 3.8 to 4.7 %)",
         "change": "use bucket_10mb, +2.1 % over ddp_default (code below)",
-        "proved": "yes, faster in 3 launches of fresh processes by more than these differ; bucket_10mb has the "
-        "gradients of plain DDP",
+        "proved": "yes, faster in 3 launches of fresh processes by more than launches of one config "
+        "differ; bucket_10mb has the gradients of plain DDP",
         "verdict": QUIET,
     }
     assert [(one.label, one.text) for one in card.best] == [
@@ -45,7 +45,7 @@ def test_a_slower_test_is_said_first_with_its_reason_and_cause() -> None:
     record = slower(h200())
     assert list(said(record)) == ["verdict", "communication", "change", "proved"]
     assert said(record)["change"] == "undo what made ddp slower: NCCL 2.28 -> 2.29"
-    assert said(record)["proved"] == "yes, ddp is slower by 5.1 %"
+    assert said(record)["proved"] == "yes, ddp is slower by 5.1 %; that this is the cause was not tried"
     assert said(record | {"disturbed": ["BUSY"]})["proved"].endswith("; but other work disturbed the run: BUSY")
     verdict = concluded(record).verdict
     assert (verdict.text, verdict.tone) == ("1 slower, 39 ok (40 measured tests)", "bad")
@@ -111,7 +111,7 @@ def every_test(record: Record, **changed: object) -> Record:
 
 def test_a_run_without_baselines_has_nothing_to_compare_with() -> None:
     verdict = concluded(every_test(h200(), verdict={"word": "no baseline"})).verdict
-    assert verdict.text == "nothing to compare with yet, no baseline for 4x-nvidia-h200-nv18 (40 measured tests)"
+    assert verdict.text == "no stored run of 4x-nvidia-h200-nv18 to compare with yet (40 measured tests)"
     assert verdict.tone == "plain"  # no green tick
 
 
@@ -275,7 +275,7 @@ LIMITS = "test_throughput[vit_l_32-4gpu-no_comm]"
     [
         (
             {"communication_percent": 7.2, "communication_interval_percent": [6.0, 8.5]},
-            f"costs 7.2 %{OF} (6.0 to 8.5 %)",
+            f"costs 7.2 %{OF} (95 % interval 6.0 to 8.5 %)",
         ),
         (
             {"communication_percent": 0.5, "communication_interval_percent": [-1.0, 1.7]},

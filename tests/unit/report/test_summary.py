@@ -23,7 +23,10 @@ def test_the_summary_has_what_an_issue_asks_for() -> None:
         "| versions | torch 2.11.0+cu130, CUDA 13.0, NCCL 2.28.9, driver 580.159.04, Python 3.12.3 |",
     ]
     assert "| step of ddp\\_default, vit\\_l\\_32, 4gpu | 89.17 ms (88.97 to 89.29 in 3 launches) |" in text
-    assert "| communication | costs 4.2 % of a step of ddp\\_default, PyTorch's default (3.8 to 4.7 %) |" in text
+    assert (
+        "| communication | costs 4.2 % of a step of ddp\\_default, PyTorch's default (95 % interval 3.8 to 4.7 %) |"
+        in text
+    )
     assert text.endswith("```sh\npytest perf -k throughput\n```\n")
 
 

@@ -44,10 +44,7 @@ def test_a_record_behind_a_link_is_of_another_instance(tmp_path: Path) -> None:
     assert linked.exit_code == 0, linked.output + linked.errors
     assert "each rank behind a link of 100mbit; measured " in linked.output
     assert "\nhow long it takes is not known: " in linked.output
-    assert (
-        f"verdict: nothing to compare with yet, no baseline for {instance}-link_100mbit (1 measured test)\n"
-        in linked.output
-    )
+    assert f"verdict: no stored run of {instance}-link_100mbit to compare with yet (1 measured test)\n" in linked.output
     record = json.loads((tmp_path / f"{instance}-link_100mbit" / "0001_linked.json").read_text())
     assert record["instance"] == f"{instance}-link_100mbit"
     assert 0.85e8 < record["link"]["data_bits_per_s"] < 1.05e8
