@@ -101,3 +101,23 @@ def test_the_limit_is_computed_in_the_same_way() -> None:
     assert limit_of(named("bucket_10mb")).name == "no_comm"
     graph = Candidate(config=find_config("graph-bf16-bucket_10mb"), autocast=True)
     assert limit_of(graph).name == "autocast-graph-no_comm-bucket_25mb"
+
+
+def test_the_batch_is_doubled_from_the_largest_that_is_fastest() -> None:
+    assert space().larger_batch not in space().stages()
+    allowed: Collection[Allowed] = ("batch",)
+    stages = space(allowed=allowed).stages()
+    assert [stage.__name__ for stage in stages].count("larger_batch") == 5
+    assert names(space().larger_batch(named("bf16-bucket_10mb"))) == ["batch_x2-bf16-bucket_10mb"]
+    assert names(space().larger_batch(DEFAULT)) == ["batch_x2-bucket_25mb"]
+    tried = ("bucket_10mb", "batch_x2-bucket_10mb")
+    assert names(space(tried=tried).larger_batch(named("batch_x2-bucket_10mb"))) == ["batch_x4-bucket_10mb"]
+    assert space(tried=tried).larger_batch(named("bucket_10mb")) == []  # twice was slower, or too large
+
+
+def test_a_larger_batch_has_its_own_limit_and_counts_as_a_setting() -> None:
+    larger = named("graph-batch_x4-bf16-bucket_10mb")
+    assert larger.config.batch_factor == 4
+    assert larger.settings == named("graph-bf16-bucket_10mb").settings + 1
+    assert limit_of(larger).name == "graph-batch_x4-no_comm-bucket_25mb"
+    assert limit_of(larger).config.batch_factor == 4

@@ -180,7 +180,7 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
     [
         (("--tune", "--tune-minutes=0"), "--tune-minutes must be over 0, got 0"),
         (("--tune", "--tune-minutes=-1"), "--tune-minutes must be over 0, got -1"),
-        (("--tune", "--allow=lossless"), "--allow: no 'lossless': there are lossy, autocast, graph"),
+        (("--tune", "--allow=lossless"), "--allow: no 'lossless': there are lossy, autocast, graph, batch"),
         (("--allow=lossy",), "--allow is for the search of --tune: add --tune"),
         (("--tune-minutes=5",), "--tune-minutes is for the search of --tune: add --tune"),
         (("--tune", "--allow=graph"), "--allow graph: CUDA graphs need a GPU, this machine has none"),
