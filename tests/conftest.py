@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.plain_text import TERMINAL, WIDTH
 from tests import warm_ranks
 
 if TYPE_CHECKING:
@@ -92,6 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if next((part for part in parts if part in SLOW | {"unit"}), "unit") in SLOW:
             item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def wide_terminal() -> None:
+    """Lines of the suite are of its own width, not of the terminal that runs these tests."""
+    TERMINAL.width = WIDTH
 
 
 @pytest.fixture

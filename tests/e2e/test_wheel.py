@@ -170,7 +170,7 @@ def test_a_test_of_a_few_lines_is_red_when_a_step_got_slower(project: Project, r
 def test_the_wheel_carries_what_the_page_is_made_of(project: Project) -> None:
     done = project.run("ddp-perf", "report", str(ROOT / "baselines/4x-nvidia-h200-nv18/0004_vit.json"), "-o", "stored")
     assert done.output == "report: stored/report.html\n", done.errors
-    assert "<h2>Which config is best?</h2>" in (project.folder / "stored/report.html").read_text()
+    assert "<h2>What should I change?</h2>" in (project.folder / "stored/report.html").read_text()
 
 
 def test_a_hook_that_breaks_its_promise_is_red(project: Project, runs: tuple[Outcome, Outcome]) -> None:

@@ -30,7 +30,7 @@ def test_bare_copies_are_a_table_with_the_pcie_links_limit(saved: tuple[Path, Ou
     rows = {line.split()[0]: line.split() for line in below.splitlines() if "_to_" in line}
     assert len(rows) == 12
     assert rows["host_to_device_pinned_16mb"][1:5] == ["16.78", "1.778", "9.44", "30.0"]  # of fake ranks
-    assert below.count("latency 100 us, bandwidth 10 GB/s;") == 4
+    assert below.count("latency 100 us, bandwidth 10 GB/s;") == 5
     assert "bus" not in below.partition("copied GB/s:")[0]
 
 

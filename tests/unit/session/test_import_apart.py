@@ -46,6 +46,17 @@ def test_an_answer_of_any_size_comes_back(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr() == ("said while it was imported\n", "")
 
 
+def test_how_the_copy_ended_may_arrive_together_with_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(reading: int, name: str) -> bytes:
+        answered = b""
+        while answered.count(b"\n") < 2:
+            answered += os.read(reading, 65536)
+        return answered
+
+    monkeypatch.setattr(import_apart, "_read", late)
+    assert answer_apart("mine", lambda: {"seven": 7}) == {"seven": 7}
+
+
 def start_a_daemon() -> int:
     """Start a process in a session of its own, with an empty environment, whose parent has ended. Returns its id."""
     command = ["sh", "-c", "sleep 600 </dev/null >/dev/null 2>&1 & echo $!"]
