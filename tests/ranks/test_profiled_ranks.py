@@ -107,7 +107,7 @@ def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None
     waiting = profile(two_ranks, "ddp", folder, workload=":late")[0].waiting()
     assert waiting is not None
     assert waiting.late[1] >= waiting.collectives - 1
-    assert waiting.percent > 50
+    assert waiting.percent > 25  # beside load the collectives themselves take longer
 
 
 # The ledger of buckets
