@@ -13,7 +13,15 @@ from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public
 
 from fixtures.extras.hooks.all_to_all import QuantisedState, quantised_all_to_all_hook
 from fixtures.matrix.hook import Hook
-from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS, Bf16State, bf16_all_to_all_hook
+from tests.extras.hooks.sound_hooks import (
+    BF16,
+    INT8,
+    INT8_FP32_VECTORS,
+    Bf16State,
+    VectorsState,
+    bf16_all_to_all_hook,
+    vectors_hook,
+)
 
 # Name of a hook -> the scenario and the option that catch it.
 CAUGHT_BY: dict[str, tuple[str, str]] = {}
@@ -24,11 +32,10 @@ def caught_by(scenario: str, option: str = "default", **claim: Any) -> Callable[
     def enter(state: type[QuantisedState]) -> Hook:
         sound = INT8_FP32_VECTORS if claim.get("leaves_vectors") else INT8
         start = claim.get("first_step", sound.first_step)
-        function = quantised_all_to_all_hook
+        function = vectors_hook if sound.leaves_vectors else quantised_all_to_all_hook
         name = f"{__name__}:{state.__name__}"
         CAUGHT_BY[name] = (scenario, option)
-        options = {"start": start, "leaves_vectors": sound.leaves_vectors}
-        return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, **options), function), **claim)
+        return replace(sound, name=name, build=lambda ddp: (state(ddp.process_group, start=start), function), **claim)
 
     return enter
 
@@ -104,7 +111,7 @@ class Int8NeverStarts(QuantisedState):
 
 
 @caught_by("no_sync", leaves_vectors=True)
-class Int8CompressesVectorsToo(QuantisedState):
+class Int8CompressesVectorsToo(VectorsState):
     """Sends them in 8 bits."""
 
     def vectors(self, bucket: GradBucket) -> list[Tensor]:
@@ -112,7 +119,7 @@ class Int8CompressesVectorsToo(QuantisedState):
 
 
 @caught_by("no_sync", leaves_vectors=True)
-class Int8AddsUpVectors(QuantisedState):
+class Int8AddsUpVectors(VectorsState):
     """Does not divide them by the number of ranks."""
 
     def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
@@ -121,7 +128,7 @@ class Int8AddsUpVectors(QuantisedState):
 
 
 @caught_by("no_sync", leaves_vectors=True)
-class Int8RemembersVectors(QuantisedState):
+class Int8RemembersVectors(VectorsState):
     """Sends them in 8 bits as well, so that its memory has what was not left out."""
 
     def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
@@ -132,7 +139,7 @@ class Int8RemembersVectors(QuantisedState):
 
 
 @caught_by("no_sync", leaves_vectors=True)
-class Int8LeavesVectorsInBf16(QuantisedState):
+class Int8LeavesVectorsInBf16(VectorsState):
     """Rounds them to bfloat16."""
 
     def take_out(self, vectors: Sequence[Tensor], into: Tensor) -> None:
