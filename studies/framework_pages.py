@@ -23,7 +23,7 @@ def shown(page: Path) -> str:
 
 
 def printed(page: Path, *options: str) -> str:
-    """What the training is, and the table, as the page's command prints them now. options: more of pytest's.
+    """What the training is, the card and the table, as the page's command prints them now. options: more of pytest's.
 
     Raises CalledProcessError for a run that fails.
     """
@@ -40,7 +40,8 @@ def _excerpt(output: str) -> str:
     (training,) = re.findall(r"^\S+ trains .*\n(?:  .*\n)*", output, re.MULTILINE)
     name = re.escape(training.partition(" ")[0])
     (table,) = re.findall(rf"^{name}, 2\w+, .*\n(?:(?!-+ \w|=).+\n)+", output, re.MULTILINE)
-    return f"{training}\n{table}".rstrip()
+    (card,) = re.findall(r"^=+ ddp-perf on .*\n((?:.+\n)+?)next: ", output, re.MULTILINE)
+    return f"{training}\n{card}\n{table}".rstrip()
 
 
 if __name__ == "__main__":

@@ -472,3 +472,19 @@ def test_a_config_that_was_measured_alone_proves_no_choice() -> None:
     assert card.proved is not None
     assert card.proved.text == "no other config was measured, so what it would gain is not known"
     assert card.proved.tone == "open"
+
+
+def test_a_faster_config_that_is_not_advised_is_no_reason_to_say_that_none_is_faster() -> None:
+    card = card_of(report_of(on_own_model(7, 9)))
+    assert card.change is not None
+    assert card.change.text == "nothing yet: bf16 is faster here, but loss not compared"
+    assert card.proved is not None
+    assert card.proved.text == "no, loss not compared"
+
+
+def test_one_launch_of_each_config_proves_nothing() -> None:
+    measured = [quiet("ddp_default", 7.0), quiet("bucket_10mb", 6.0)]
+    one = [replace(test, launches=test.launches[:1]) for test in measured]
+    card = card_of(report_of(run_of(*one)))
+    assert card.proved is not None
+    assert card.proved.text == "no, one launch of each config decides nothing"
