@@ -62,6 +62,32 @@ def _experts() -> "nn.Module":
     return Experts()
 
 
+def _queueing() -> "nn.Module":
+    """Its output depends on a queue of the outputs before, and on a buffer in whose place each pass puts another."""
+    import torch
+    from torch import nn
+
+    class Queueing(nn.Module):
+        queue: torch.Tensor
+        passes: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+            self.register_buffer("queue", torch.zeros(8, 64))
+            self.register_buffer("passes", torch.zeros(1))
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            outputs: Tensor = self.blocks(inputs).tanh()
+            scores = (outputs @ self.queue.clone().T).tanh()
+            with torch.no_grad():
+                self.queue.copy_(torch.cat([outputs, self.queue[: -len(outputs)]]))
+                self.passes = self.passes + 1
+            return outputs * (1 + scores.mean()) * (1 + self.passes % 2)
+
+    return Queueing()
+
+
 def _mixed() -> "nn.Module":
     """Matrices in 16 bits, as large models have them, around a norm in 32."""
     import torch
@@ -267,6 +293,7 @@ interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
 disk_losing = replace(steady, name="disk_losing", loss=_disk_losing_loss)
 once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
+queueing = replace(steady, name="queueing", model=_queueing, sample=_random)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)

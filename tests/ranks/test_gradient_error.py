@@ -91,6 +91,12 @@ def test_parameters_that_only_some_ranks_use_are_compared_on_all(ranks: RankSet,
     assert launched(ranks, config, workload=":experts").gradient_lossless
 
 
+@pytest.mark.parametrize(("config", "lossless"), [("ddp", True), ("fsdp2", True), ("no_comm", False)])
+def test_buffers_that_a_pass_changes_are_as_they_were(ranks: RankSet, config: str, lossless: bool) -> None:
+    assert (error_of(ranks, config, workload=":queueing") < 2**-22) == lossless
+    assert launched(ranks, config, workload=":queueing").gradient_lossless == lossless
+
+
 def test_passes_that_differ_by_themselves_are_no_loss(ranks: RankSet) -> None:
     assert error_of(ranks, "ddp", workload=":shaky") > 2**-22
     assert launched(ranks, "ddp", workload=":shaky").gradient_lossless
