@@ -46,6 +46,13 @@ def test_one_line_has_what_saves_memory_and_what_saves_time() -> None:
     ]
 
 
+def test_captured_ones_are_compared_among_themselves() -> None:
+    found = [launched("adamw", 0.1), launched("graph-adamw", 0.08, 6.0), launched("graph-fsdp2_keep", 0.079, 5.0)]
+    assert sharding_lines(found) == [
+        "graph-fsdp2_keep saves 1 GB (17 %) a rank against graph-adamw, takes 1.2 % less time",
+    ]
+
+
 def test_one_launch_decides_nothing_about_time() -> None:
     found = [launched("adamw", 0.1, launches=1), launched("fsdp2", 0.05, 3.0, launches=1)]
     saved = "fsdp2 saves 3 GB (50 %) a rank against adamw, 50.0 % shorter here, undecided"

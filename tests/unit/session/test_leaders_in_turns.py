@@ -56,7 +56,7 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     assert [request.configs for request in requests] == [["ddp_default", "bucket_10mb", "no_comm"]] * 2
     (turns,) = run.turns.values()
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
-        ("ddp_default", "bucket_10mb", "no_comm"), (4, 5)
+        ("ddp_default", "bucket_10mb", "no_comm"), (2, 5)
     )
 
 
@@ -111,7 +111,13 @@ def test_a_config_that_changes_its_process_takes_no_turns() -> None:
     assert run.turns == {}
 
 
-@pytest.mark.parametrize(("step_ms", "block"), [(10, 8), (100, 3), (1000, 2)])
-def test_a_block_is_shorter_where_steps_are_long(step_ms: float, block: int) -> None:
-    request, *_ = turns_of(of("ddp_default", step_ms), of("bucket_10mb", step_ms), sets=1)[1]
-    assert request.block == block
+@pytest.mark.parametrize(
+    ("step_ms", "sets", "copies", "block", "rounds"),
+    [(10, 2, 2, 8, 6), (100, 2, 1, 3, 6), (200, 2, 1, 2, 6), (500, 1, 1, 2, 6), (1000, 1, 1, 2, 3)],
+)
+def test_where_steps_are_long_blocks_are_short_and_copies_few_before_rounds_are(
+    step_ms: float, sets: int, copies: int, block: int, rounds: int
+) -> None:
+    requests = turns_of(of("ddp_default", step_ms), of("bucket_10mb", step_ms), sets=2)[1]
+    assert len(requests) == sets
+    assert (requests[0].copies, requests[0].block, requests[0].rounds[0]) == (copies, block, rounds)
