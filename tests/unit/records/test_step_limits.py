@@ -161,6 +161,18 @@ def test_on_gpus_a_profile_tells(profile: Profile, by: str, percent: float, most
     assert found.late_rank == (1 if by == "late_rank" else None)
 
 
+@pytest.mark.parametrize(
+    ("idle", "unfed", "by"), [((0, 80), 0, "host"), ((0, 80), 35, "input"), ((5, 5), 0, "compute")]
+)
+def test_what_makes_a_rank_late_is_seen_on_its_own_device(idle: tuple[float, float], unfed: float, by: str) -> None:
+    """The others wait for it for 80 of 100 ms."""
+    profile = profiled(compute=14, sent=46, idle=40, starved_ms=40, unfed_ms=unfed, waiting_ms=40, **LATE)
+    assert profile.breakdown_ms is not None
+    late, waiting = ((6, idle[1]), (86, idle[0]))
+    ranks = [replace(profile.breakdown_ms, exposed_communication=sent, idle=ms) for sent, ms in (waiting, late)]
+    assert limit_of(ON_GPUS, profile=replace(profile, breakdown_by_rank_ms=ranks)).late_by == by
+
+
 def test_on_gpus_the_lead_of_the_host_tells_without_a_profile_but_not_for_a_script() -> None:
     late = marked("ddp", *QUIET, world="8gpu", lead=0.02)
     unlike = profiled(compute=90, idle=40, starved_ms=5.0, measured_step_ms=100.0)

@@ -225,6 +225,10 @@ def limited(**step_limit: object) -> dict[str, str]:
             {"by": "late_rank", "late_rank": 1, "late_rank_percent": 30.0},
             "rank 1, for which the others wait (30 % of the step)",
         ),
+        (
+            {"by": "late_rank", "late_rank": 1, "late_rank_percent": 30.0, "late_by": "host"},
+            "rank 1, for which the others wait (30 % of the step), because its host launches kernels too late",
+        ),
         ({"by": None, "why": "one launch"}, "not known, one launch"),
     ],
 )
@@ -234,15 +238,18 @@ def test_the_limit_of_a_step_is_said_first(step_limit: dict[str, object], says: 
 
 
 @pytest.mark.parametrize(
-    ("by", "begins"),
+    ("by", "late_by", "begins"),
     [
-        ("input", "the input: more loader workers"),
-        ("host", "the host's work: "),
-        ("late_rank", "what makes a rank late: "),
+        ("input", None, "the input: more loader workers"),
+        ("host", None, "the host's work: "),
+        ("late_rank", None, "what makes a rank late: "),
+        ("late_rank", "compute", "what makes a rank late: "),
+        ("late_rank", "host", "the host's work: "),
+        ("late_rank", "input", "the input: more loader workers"),
     ],
 )
-def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, begins: str) -> None:
-    change = limited(by=by)["change"]
+def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, late_by: str | None, begins: str) -> None:
+    change = limited(by=by, late_by=late_by)["change"]
     assert change.startswith(begins)
     assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default (code below)")
 
