@@ -102,6 +102,48 @@ def test_what_moved_is_named(info: dict[str, Any], told: str) -> None:
     assert told in why(info)
 
 
+KERNELS = {"gemm": (60.0, 96), "add": (20.0, 48), "fused": (5.0, 24)}
+LISTED = {f"kernel {number}": (2.0, 1) for number in range(60)}
+
+
+@pytest.mark.parametrize(
+    ("then", "today", "told"),
+    [
+        (KERNELS, {**KERNELS, "add": (24.1, 72)}, ["+24 x add: +4.1 ms"]),
+        (KERNELS, {**KERNELS, "cast": (8.0, 24)}, ["+24 x cast: +8 ms"]),
+        (KERNELS, {**KERNELS, "gemm": (72.0, 96)}, ["96 x gemm: +12 ms"]),
+        (
+            KERNELS,
+            {"gemm": (60.0, 96), "add": (20.0, 48), "mul": (9.0, 24), "exp": (8.0, 24)},
+            ["+24 x mul: +9 ms", "+24 x exp: +8 ms", "-24 x fused: -5 ms"],
+        ),
+        (KERNELS, {**KERNELS, "gemm": (60.9, 96)}, []),  # of a change of 12 ms
+        (KERNELS, None, []),
+        (None, KERNELS, []),
+        # Sixty are listed, of which each takes longer: it may have been among the others.
+        (LISTED, {**LISTED, "new": (1.9, 1)}, []),
+        (LISTED, {**LISTED, "new": (2.1, 1)}, ["+1 x new: +2.1 ms"]),
+    ],
+)
+def test_the_kernels_that_changed_are_named(then: Any, today: Any, told: list[str]) -> None:
+    before, now = ({**BARE, "steps_per_s": 10.0, "kernels": kernels} for kernels in (then, today))
+    found = cause(snapshot(before, {}), snapshot({**now, "steps_per_s": 1 / 0.112}, {}))
+    assert found == "; ".join(["+12 ms a step", *(told or ["nothing else that is recorded differs"])])
+
+
+@pytest.mark.parametrize(
+    ("today", "told"),
+    [
+        ({**KERNELS, "gemm": (72.0, 96)}, "96 x gemm: +12 ms"),
+        ({"other_gemm": (72.0, 96), "add": (20.0, 48), "fused": (5.0, 24)}, "other kernels, as in another build"),
+    ],
+)
+def test_kernels_of_another_build_are_compared_by_the_names_of_both(today: Any, told: str) -> None:
+    before = snapshot({**BARE, "steps_per_s": 10.0, "kernels": KERNELS}, {"torch": "2.11.0"})
+    now = snapshot({**BARE, "steps_per_s": 1 / 0.112, "kernels": today}, {"torch": "2.12.0"})
+    assert cause(before, now) == f"+12 ms a step; torch 2.11.0 -> 2.12.0; {told}"
+
+
 NEIGHBOUR = {"kind": "neighbour", "message": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
 
 
