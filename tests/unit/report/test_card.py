@@ -342,6 +342,25 @@ def test_a_gain_that_the_launches_do_not_decide_is_not_printed() -> None:
     assert said(record)["change"].startswith("nothing in DDP: ")
 
 
+@pytest.mark.parametrize(
+    ("samples_per_s", "says"),
+    [
+        (1e4, "nothing yet: bf16-bucket_400mb is faster here, but loss not compared"),
+        (1460.0, "nothing in DDP: "),  # between the other two
+    ],
+)
+def test_a_lossy_config_is_called_faster_only_if_no_lossless_one_is_as_fast(samples_per_s: float, says: str) -> None:
+    record = h200()
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["launch_medians_s"] = [0.05, 0.09, 0.2]
+    for one in record["benchmarks"]:
+        if one["extra_info"].get("config") == "bf16-bucket_400mb":
+            one["extra_info"]["samples_per_s"] = samples_per_s
+    for best in record["best"]:
+        if best["config"] == "bf16-bucket_400mb":
+            best["remark"] = "loss not compared"
+    assert said(record)["change"].startswith(says)
+
+
 def only(chosen: Callable[[Record], bool], record: Record, **info: object) -> Record:
     """These tests of a record alone, with other values."""
     kept = [one for one in record["benchmarks"] if chosen(one)]
