@@ -70,6 +70,7 @@ def main() -> None:
     parser.add_argument("--static-graph", action="store_true")
     parser.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view")
     parser.add_argument("--bf16", action="store_true", help="the hook that sends gradients in bfloat16")
+    parser.add_argument("--powersgd", type=int, metavar="RANK", help="the hook PowerSGD, from the second step on")
     parser.add_argument("--autocast", action="store_true", help="in bfloat16")
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--steps", type=int, default=20)
@@ -95,6 +96,11 @@ def main() -> None:
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
         model.register_comm_hook(None, bf16_compress_hook)
+    if arguments.powersgd and isinstance(model, DistributedDataParallel):
+        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+        state = PowerSGDState(None, matrix_approximation_rank=arguments.powersgd, start_powerSGD_iter=2)
+        model.register_comm_hook(state, powerSGD_hook)
     criterion = nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
 
