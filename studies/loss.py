@@ -97,6 +97,8 @@ def main() -> None:
         hooks = [f"--hook=studies.loss:{hook}" for hook in HOOKS]
         command = ["-m", "pytest", "perf/test_loss.py", "--workload=studies.loss:vit", *hooks, *options, "-k", SELECTED]
         subprocess.run([sys.executable, *command], cwd=ROOT, check=False)  # a test of a harmful hook fails
+        if not file.exists():
+            sys.exit("no loss was compared: the lines above say why")
         losses = json.loads(file.read_text())["losses"]
     print("\n| config | final loss | seeds | seeds differ by | result |\n|---|---|---|---|---|")
     for one in losses:

@@ -185,3 +185,22 @@ else:
 def test_a_script_without_steps_says_how_to_mark_them(run: Run, trainer: Callable[..., Path]) -> None:
     with pytest.raises(Exception, match=r'mark its steps with torch.profiler.record_function\("ddp-perf step"\)'):
         run(trainer(GROUP + MODEL, "model(torch.randn(16, 64)).sum().backward()", steps=20))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_profile_is_of_marked_steps(run: Run, trainer: Callable[..., Path], known: bool) -> None:
+    """A profile needs fewer steps before it than a measurement; the script has more updates before its first mark."""
+    ddp = "from torch.nn.parallel import DistributedDataParallel\nmodel = DistributedDataParallel(model)\n"
+    marked = f"""
+if i < 40:
+{indent(STEP + "optimizer.step()", "    ")}
+else:
+    with torch.profiler.record_function("ddp-perf step"):
+        torch.zeros(10).sin()
+        dist.all_reduce(torch.zeros(1000))
+"""
+    first = run(trainer(GROUP + MODEL + ddp + SGD, marked), profile=2, steps=1, warmup=2, marked=known)[0]
+    assert first.breakdown is not None
+    assert ("sin" in str([*first.breakdown.steps[0].kernels])) == known
+    assert first.marked == known
+    assert first.found["optimizer"] == "SGD"
