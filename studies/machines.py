@@ -1,9 +1,10 @@
-"""What happens to a run on several machines when one of them fails: namespaces of one machine, over gloo.
+"""What happens to a run on several machines when one of them fails: namespaces of one machine.
 
     python -m studies.machines SCENARIO [--folder DIR]
 
 Each scenario runs ``pytest perf`` under torchrun on two machines (three in ``three``), disturbs it after the first
 result, and prints the exit codes, the time to the end, how many results were kept, and the lines that name a machine.
+It runs over gloo, or over NCCL where each machine can have a GPU of its own.
 To add a scenario, add a function to SCENARIOS that disturbs the machines.
 """
 
@@ -18,10 +19,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 from tests.machines import ROOT, Machines, machines, wait_for
 
 _LONGEST_S = 400
-_NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|! .* !|Exit: |FAILED|ERROR: |\d passed")
+_NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|native \(|! .* !|Exit: |FAILED|ERROR: |\d passed")
 _SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "--no-references", "-p", "no:cacheprovider")
 _THROUGHPUT = ("perf/test_throughput.py", "-k", "node and (ddp_default or no_comm or fp16)", *_SHORT)
 
@@ -83,6 +86,7 @@ SCENARIOS: dict[str, tuple[int, tuple[str, ...], Callable[[Machines], None]]] = 
     "cut": (2, (*_THROUGHPUT, "--rank-timeout", "60"), _cut),
     "stopped": (2, (*_THROUGHPUT, "--rank-timeout", "60"), _stop),
     "slow": (2, _THROUGHPUT, _slow),
+    "quiet": (2, _THROUGHPUT, _nothing),
     "three": (3, (*_THROUGHPUT, "--explain", "all"), _nothing),
     "gradients": (2, ("perf/test_gradients.py", "-k", "2node and bf16", *_SHORT), _nothing),
     "other_code": (2, _THROUGHPUT, _nothing),
@@ -104,16 +108,18 @@ def _root(scenario: str, index: int, folder: Path) -> Path:
     return copy
 
 
-def _environ(scenario: str, index: int, folder: Path) -> dict[str, str]:
-    """The variables of a machine: in some scenarios machine 1 has wrong ones."""
+def _environ(scenario: str, count: int, index: int, folder: Path) -> dict[str, str]:
+    """The variables of a machine: its share of the GPUs; in some scenarios machine 1 has wrong ones."""
+    share = torch.cuda.device_count() // count
+    gpus = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(index * share, (index + 1) * share)))} if share else {}
     if index == 0:
-        return {}
+        return gpus
     if scenario == "interface":
-        return {"GLOO_SOCKET_IFNAME": "eth9"}
+        return {**gpus, "GLOO_SOCKET_IFNAME": "eth9"}
     if scenario == "other_torch":
         (folder / "sitecustomize.py").write_text(_OTHER_TORCH)
-        return {"PYTHONPATH": f"{folder}:{ROOT}"}
-    return {}
+        return {**gpus, "PYTHONPATH": f"{folder}:{ROOT}"}
+    return gpus
 
 
 def main() -> None:
@@ -133,7 +139,7 @@ def main() -> None:
                 *(*arguments, *more),
                 output=output,
                 root=_root(chosen, index, folder),
-                environ=_environ(chosen, index, folder),
+                environ=_environ(chosen, count, index, folder),
             )
             for index, output in enumerate(outputs)
         ]

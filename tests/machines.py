@@ -45,7 +45,7 @@ class Machines:
             process = subprocess.Popen(
                 [*self.command(index), *command],
                 cwd=root or ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(root or ROOT), **(environ or {})},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _paths(root or ROOT), **(environ or {})},
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -139,6 +139,10 @@ class Machines:
 
     def _do(self, *command: str) -> None:
         subprocess.run(command, check=True, capture_output=True)
+
+
+def _paths(root: Path) -> str:
+    return os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
 
 
 def require_namespaces() -> None:
