@@ -153,6 +153,14 @@ def builds_nothing(ddp: object) -> tuple[object, object]:
 
 
 cannot_build = _hook(builds_nothing, "own_cannot_build")
+
+
+def on_a_side_stream(state: None, bucket: GradBucket) -> Future[Tensor]:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        return averages(state, bucket)
+
+
+needs_gpu_to_build = _hook(lambda ddp: (torch.cuda.Stream(), averages), "own_needs_gpu_to_build")
 low_rank = _hook(lambda ddp: (None, averages), "own_low_rank", promise="low_rank")
 named_like_another = _hook(lambda ddp: (None, averages), "bf16")
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+import torch
 
 from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, scenarios, wire
 from fixtures.gradients.replay import Check, path, replay, violations
@@ -50,6 +51,15 @@ def raised(ranks: RankSet, function: str, arguments: dict[str, Any]) -> str:
 )
 def test_a_hook_that_breaks_a_rule_is_reported_by_name(ranks: RankSet, name: str, says: str) -> None:
     assert re.search(says, raised(ranks, path(ddp_options.check), {"hook": f"{HERE}:{name}", **CHECK}))
+
+
+@pytest.mark.parametrize("name", ["on_a_side_stream", "needs_gpu_to_build"])
+def test_a_hook_that_calls_cuda_is_not_wrong_on_ranks_without_gpus(ranks: RankSet, name: str) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("these ranks have GPUs")
+    for _ in range(2):  # the ranks go on
+        with pytest.raises(CannotRun, match=r"needs a GPU: .*(CUDA|NVIDIA)"):
+            ask(ranks, ddp_options.check, hook=f"{HERE}:{name}", **CHECK)
 
 
 def test_another_dtype_is_reported_for_16_bit_gradients_too(ranks: RankSet) -> None:
