@@ -273,6 +273,71 @@ def sends_a_twentieth_at_random_and_promises_nothing(bucket: Bucket, memory: Mem
     return average(torch.where(chosen, bucket.buffer() * 20, 0))
 
 
+# ---- what each rank sends
+
+
+def largest_of_all(
+    bucket: Bucket, *, add: Callable[[Tensor, Tensor, Tensor], object], share: float = 0.1, divisor: int | None = None
+) -> Tensor:
+    """Each rank sends its largest elements and their places. add: to the result, of one rank's places and values."""
+    values = bucket.buffer()
+    places = values.abs().topk(max(1, int(share * values.numel()))).indices
+    out = torch.zeros_like(values)
+    for theirs, sent in zip(everyone(places), everyone(values[places]), strict=True):
+        add(out, theirs, sent)
+    return out / (divisor or ranks())
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
+def adds_the_largest_of_all(bucket: Bucket) -> Tensor:
+    return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent))
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
+def takes_the_gradient_of_each_rank_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
+    return everyone(bucket.buffer())[memory.step % ranks()]
+
+
+@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+def overwrites_the_largest_of_other_ranks(bucket: Bucket) -> Tensor:
+    """Where two ranks send the same element, the last one's is left."""
+    return largest_of_all(bucket, add=lambda out, places, sent: out.index_copy_(0, places, sent))
+
+
+@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+def puts_all_at_the_places_of_rank_0(bucket: Bucket) -> Tensor:
+    first: list[Tensor] = []
+
+    def add(out: Tensor, places: Tensor, sent: Tensor) -> None:
+        first.append(places)
+        out.index_add_(0, first[0], sent)
+
+    return largest_of_all(bucket, add=add)
+
+
+@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+def sums_a_fiftieth(bucket: Bucket) -> Tensor:
+    """So little that it is less than the mean in all."""
+    return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent), share=0.02, divisor=1)
+
+
+def gathered_in_8_bits(bucket: Bucket, *, scale_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
+    """scale_of: of the scales of all ranks, and a rank, the one to decode that rank's codes with."""
+    scale = bucket.buffer().abs().max().clamp(min=2.0**-100) / 127
+    scales, codes = everyone(scale), everyone((bucket.buffer() / scale).round().nan_to_num(0).clamp(-127, 127).char())
+    return torch.stack([code * scale_of(scales, rank) for rank, code in enumerate(codes)]).mean(0)
+
+
+@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+def in_8_bits_with_each_scale(bucket: Bucket) -> Tensor:
+    return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[rank])
+
+
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def in_8_bits_with_the_scale_of_rank_0(bucket: Bucket) -> Tensor:
+    return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[0])
+
+
 # ---- without bias
 
 
