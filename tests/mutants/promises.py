@@ -321,6 +321,11 @@ def sums_a_fiftieth(bucket: Bucket) -> Tensor:
     return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent), share=0.02, divisor=1)
 
 
+@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+def leaves_the_last_of_several_buckets_out(bucket: Bucket) -> Tensor:
+    return average(bucket.buffer()) * (not (bucket.is_last() and bucket.index() > 0))
+
+
 def gathered_in_8_bits(bucket: Bucket, *, scale_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
     """scale_of: of the scales of all ranks, and a rank, the one to decode that rank's codes with."""
     scale = bucket.buffer().abs().max().clamp(min=2.0**-100) / 127

@@ -52,6 +52,7 @@ STATED = replace(MINE, loss_excess_percent=30)
             r"\+85.0 ± 20.0 % from the uncompressed, 4 allowed; it delivers 60 % of",
         ),
         (MINE, measured(85, 20, delivered=60), "if the hook is meant to cost that, state it with loss_excess_percent$"),
+        (MINE, measured(32, 9, delivered=50), "delivers 50 % .*: is it divided by the number of ranks twice.$"),
         (MINE, measured(85, 20, delivered=200), "^delivers 200 % .* a factor is wrong; .*, 4 allowed$"),
         (MINE, measured(790, 200, kept=-102), "4 allowed$"),
         (MINE, measured(-12, 3), "-12.0 ± 3.0 % .* too large"),
