@@ -15,6 +15,7 @@ from fixtures.records.schema import BenchmarkRecord, BestRecord, FullRecord, Sta
 from fixtures.stats.step_limit import StepLimit
 from fixtures.stats.verdict import Verdict
 from fixtures.trace.profile import StepParts
+from fixtures.trace.work import Work
 
 DOCUMENT = Path(__file__).parent.parent / "docs/reference/record.md"
 _BEGIN, _END = "<!-- keys: written by python -m tests.record_reference -->", "<!-- end of keys -->"
@@ -28,11 +29,12 @@ SHOWN: Mapping[type, str] = {
     TestRecord: """workload config world world_size interconnect instance launch_medians_s remeasured_launch_medians_s
         steps_per_s samples_per_s spread_percent of_limit_percent scaling_efficiency_percent mfu_percent fidelity
         gradient_error gradient_error_steps wire_bytes_per_rank buckets peak_memory_bytes phases_ms bus_gb_per_s verdict
-        found_percent cause against step_limit advice breakdown_ms communication_ms ledger""",
+        found_percent cause against step_limit advice breakdown_ms communication_ms ledger kernels work""",
     Verdict: "word change_percent threshold_percent p_value history reason",
     BestRecord: "workload world interconnect fidelity config use lines decided among",
     StepLimit: "by known_by most_gain_percent why",
     StepParts: "compute exposed_communication exposed_copy idle",
+    Work: "kernels collectives copies calls",
 }
 
 

@@ -21,6 +21,7 @@ from fixtures.trace.timeline import Timeline
 TRAIN, AUTOGRAD, OTHER = 101, 102, 103
 COMPUTE_STREAM, NCCL_STREAM = 7, 20
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+COPIED_BYTES = 4096
 GEMM = "ampere_sgemm_128x64_tn"
 
 _COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8}
@@ -98,6 +99,7 @@ class Recording:
             events.append(_x("cuda_runtime", name, pid, thread, start, end, correlation=correlation))
         for category, name, stream, start, end, correlation in self.work:
             arguments = {"device": self.rank, "stream": stream, "correlation": correlation}
+            arguments |= {"bytes": COPIED_BYTES} if category == "gpu_memcpy" else {}
             events.append(_x(category, name, self.rank, stream, start, end, **arguments))
         trace = {
             "distributedInfo": {"backend": "nccl", "rank": self.rank, "world_size": world_size},
@@ -142,7 +144,7 @@ def sqlite(path: Path, recordings: Sequence[Recording], *, text_ids: bool = Fals
                     values = (*place, name_id(name), name_id(name.partition("(")[0]), node)
                     db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?,?,?,?,?,?,?,?,?,?)", values)
                 elif category == "gpu_memcpy":
-                    values = (*place, 4096, _COPY_KINDS[name.split()[1]], node)
+                    values = (*place, COPIED_BYTES, _COPY_KINDS[name.split()[1]], node)
                     db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (?,?,?,?,?,?,?,?,?,?)", values)
                 else:
                     values = (*place, 0, 4096, node)

@@ -18,7 +18,7 @@ from fixtures.ranks.profiling import Event, HostMarks, events_of, marked, profil
 from fixtures.trace.breakdown import StepBreakdown, break_down
 from fixtures.trace.chrome import read_chrome
 from fixtures.trace.timeline import BadTrace, HostInterval
-from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
+from tests.recordings import COPIED_BYTES, GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
 
 US = 1000
 
@@ -34,6 +34,7 @@ def activity(name: str, resource: int, correlation: int, start_us: float, end_us
         "is_user_annotation": False,
         "start_ns": round(US * start_us),
         "duration_ns": round(US * (end_us - start_us)),
+        "metadata_json": f'"stream": 7, "bytes": {COPIED_BYTES}',
     }
     event: Any = SimpleNamespace(**{name: partial(lambda value: value, value) for name, value in fields.items()})
     return cast(Event, event)

@@ -135,13 +135,43 @@ def test_the_kernels_that_changed_are_named(then: Any, today: Any, told: list[st
     ("today", "told"),
     [
         ({**KERNELS, "gemm": (72.0, 96)}, "96 x gemm: +12 ms"),
-        ({"other_gemm": (72.0, 96), "add": (20.0, 48), "fused": (5.0, 24)}, "other kernels, as in another build"),
+        ({**KERNELS, "add": (32.0, 50)}, "+2 x add: +12 ms"),
+        ({"new_gemm": (72.0, 96), "add": (20.0, 48), "fused": (5.0, 24)}, "96 x matrix products: +12 ms"),
+        ({"new_gemm": (72.0, 97), "add": (20.0, 48), "fused": (5.0, 24)}, "other kernels, as in another build"),
+        ({"gemm": (60.0, 96), "add": (20.0, 48), "other": (17.0, 24)}, "other kernels, as in another build"),
     ],
 )
-def test_kernels_of_another_build_are_compared_by_the_names_of_both(today: Any, told: str) -> None:
+def test_kernels_of_another_build_are_compared_by_their_names_or_by_what_they_do(today: Any, told: str) -> None:
     before = snapshot({**BARE, "steps_per_s": 10.0, "kernels": KERNELS}, {"torch": "2.11.0"})
     now = snapshot({**BARE, "steps_per_s": 1 / 0.112, "kernels": today}, {"torch": "2.12.0"})
     assert cause(before, now) == f"+12 ms a step; torch 2.11.0 -> 2.12.0; {told}"
+
+
+WORK: dict[str, Any] = {
+    "kernels": {},
+    "collectives": {"all_reduce of 9 float32": 2},
+    "copies": {},
+    "calls": {"wait": 0},
+}
+
+
+@pytest.mark.parametrize(
+    ("today", "told"),
+    [
+        ({"collectives": {"all_reduce of 9 float32": 3}}, "+1 x all_reduce of 9 float32"),
+        (
+            {"collectives": {"all_reduce of 18 float32": 1}},
+            "-2 x all_reduce of 9 float32; +1 x all_reduce of 18 float32",
+        ),
+        ({"copies": {"DtoD of 4096 bytes": 2}}, "+2 x DtoD of 4096 bytes"),
+        ({"calls": {"wait": 1}}, "calls per step in which the host waits for the device 0 -> 1"),
+        ({"calls": {"wait": None}}, "nothing else that is recorded differs"),
+        ({}, "nothing else that is recorded differs"),
+    ],
+)
+def test_collectives_copies_and_waits_that_changed_are_named(today: dict[str, Any], told: str) -> None:
+    before, now = ({**BARE, "steps_per_s": 10.0, "work": {**WORK, **work}} for work in ({}, today))
+    assert cause(snapshot(before, {}), snapshot(now, {})) == f"+0 ms a step; {told}"
 
 
 NEIGHBOUR = {"kind": "neighbour", "message": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}

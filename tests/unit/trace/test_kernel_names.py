@@ -65,6 +65,17 @@ def test_torchs_own_names_give_the_kind_of_a_collective() -> None:
         ("void cutlass::Kernel2<cutlass_80_gemm>(cutlass_80_gemm::Params)", "cutlass_80_gemm"),
         ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD"),
         ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("triton_poi_fused_add_mul_12", "triton_poi_fused_add_mul"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "
+            "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, float)",
+            "vectorized_elementwise_kernel of MulFunctor",
+        ),
+        (
+            "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)"
+            "::{lambda()#3}::operator()() const::{lambda(float)#1}, std::array<char*, 2ul> >(int)",
+            "unrolled_elementwise_kernel of direct_copy_kernel_cuda",
+        ),
         ("aten::mm", "mm"),
         ("(nameless)", "(nameless)"),
     ],
