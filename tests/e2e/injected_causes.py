@@ -88,7 +88,7 @@ ON_CPU = Injections(
         "late rank": Injection(
             cell=("late", "ddp"),
             step=r"(idle [^,]+, )?exposed communication \+",
-            clause=r"rank 1 is late: the others wait for it \+[2-9]\d",
+            clause=r"rank 1 is late.*: the others wait for it \+[2-9]\d",
         ),
         "large bucket": Injection(
             cell=("wide", "ddp_default"),
@@ -149,7 +149,7 @@ ON_GPUS = Injections(
         "late rank": Injection(
             cell=("late_gpu", "ddp_default"),
             step=r"exposed communication \+",
-            clause=r"rank 1 is late: the others wait for it \+[12]\d",
+            clause=r"rank 1 is late.*: the others wait for it \+[12]\d",
         ),
         "oversized bucket": Injection(
             cell=("oversized", "ddp_default"),

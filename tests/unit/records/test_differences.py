@@ -6,6 +6,7 @@ import pytest
 
 from fixtures.records.baselines import Recorded
 from fixtures.records.differences import Snapshot, cause, in_no_record
+from fixtures.records.remedies import REMEDIES
 from fixtures.session.measure import cause_since
 from tests.builders import snapshot
 
@@ -128,7 +129,9 @@ LISTED = {f"kernel {number}": (2.0, 1) for number in range(60)}
 def test_the_kernels_that_changed_are_named(then: Any, today: Any, told: list[str]) -> None:
     before, now = ({**BARE, "steps_per_s": 10.0, "kernels": kernels} for kernels in (then, today))
     found = cause(snapshot(before, {}), snapshot({**now, "steps_per_s": 1 / 0.112}, {}))
-    assert found == "; ".join(["+12 ms a step", *(told or ["nothing else that is recorded differs"])])
+    assert found.partition("; next: ")[0] == "; ".join(
+        ["+12 ms a step", *(told or ["nothing else that is recorded differs"])]
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_the_kernels_that_changed_are_named(then: Any, today: Any, told: list[st
 def test_kernels_of_another_build_are_compared_by_their_names_or_by_what_they_do(today: Any, told: str) -> None:
     before = snapshot({**BARE, "steps_per_s": 10.0, "kernels": KERNELS}, {"torch": "2.11.0"})
     now = snapshot({**BARE, "steps_per_s": 1 / 0.112, "kernels": today}, {"torch": "2.12.0"})
-    assert cause(before, now) == f"+12 ms a step; torch 2.11.0 -> 2.12.0; {told}"
+    assert cause(before, now).partition("; next: ")[0] == f"+12 ms a step; torch 2.11.0 -> 2.12.0; {told}"
 
 
 WORK: dict[str, Any] = {
@@ -171,7 +174,43 @@ WORK: dict[str, Any] = {
 )
 def test_collectives_copies_and_waits_that_changed_are_named(today: dict[str, Any], told: str) -> None:
     before, now = ({**BARE, "steps_per_s": 10.0, "work": {**WORK, **work}} for work in ({}, today))
-    assert cause(snapshot(before, {}), snapshot(now, {})) == f"+0 ms a step; {told}"
+    assert cause(snapshot(before, {}), snapshot(now, {})).partition("; next: ")[0] == f"+0 ms a step; {told}"
+
+
+LATE: dict[str, Any] = {"waiting_ms": 21.0, "late_ranks": {"1": 20}, "matched_collectives": 20}
+IDLE = {"compute": 80.0, "exposed_communication": 0.0, "exposed_copy": 0.0, "idle": 40.0}
+WAITS = {**IDLE, "exposed_communication": 40.0, "idle": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("info", "software", "told", "remedy"),
+    [
+        (LATE, {}, "rank 1 is late in 100 % of the collectives: the others wait for it +20 ms", "late rank"),
+        (
+            {**LATE, "breakdown_by_rank_ms": [WAITS, IDLE], "unfed_ms": 20.1, "loader_workers": [8, 1]},
+            {},
+            "in 100 % of the collectives, by its input, with 1 loader worker where others have 8: the others wait",
+            "late input",
+        ),
+        ({**LATE, "breakdown_by_rank_ms": [WAITS, IDLE]}, {}, ", by its host: the others", "late host"),
+        ({"starved_ms": 12.0, "unfed_ms": 11.0}, {}, "waits for a batch +10.9 ms", "input"),
+        ({"starved_ms": 12.0}, {}, "waits for the host +11.5 ms", "host"),
+        ({"starved_ms": 12.0, "work": {**WORK, "calls": {"wait": 3}}}, {}, "waits for the device 0 -> 3", "waits"),
+        ({"transport": {"SHM/direct": 12}}, {}, "transport was P2P", "transport"),
+        ({}, {"torch": "2.15.0"}, "torch 2.11.0 -> 2.15.0", "software"),
+        ({"buckets": 1}, {}, "buckets 2 -> 1", "collectives"),
+        ({"work": {**WORK, "copies": {"DtoD of 9 bytes": 1}}}, {}, "+1 x DtoD of 9 bytes", "copies"),
+        ({"kernels": {"add": (12.0, 9)}}, {}, "+9 x add: +12 ms", "kernels"),
+    ],
+)
+def test_a_frequent_cause_has_one_next_move(info: Any, software: Any, told: str, remedy: str) -> None:
+    before = snapshot({**INFO, "work": WORK, "kernels": {"mm": (50.0, 9)}}, SOFTWARE)
+    now = {**INFO, "work": WORK, "kernels": {"mm": (50.0, 9)}, "steps_per_s": 1 / 0.112}
+    now |= info if "kernels" not in info else {"kernels": now["kernels"] | info["kernels"]}
+    found = cause(before, snapshot(now, {**SOFTWARE, **software}))
+    assert told in found
+    assert found.endswith(f"; next: {REMEDIES[remedy]}")
+    assert found.count("next: ") == 1
 
 
 NEIGHBOUR = {"kind": "neighbour", "message": "GPU 3: another process (pid 4711) uses 37 % of the SMs"}
@@ -180,14 +219,14 @@ NEIGHBOUR = {"kind": "neighbour", "message": "GPU 3: another process (pid 4711) 
 def test_what_is_wrong_with_a_gpu_since_the_record_is_named() -> None:
     worse = {"kind": "throttled", "message": "GPU 0: power cap 30 % of the time"}
     now = {"gpu_state": {"launches": [], "gpu_warnings": [worse, NEIGHBOUR]}}
-    assert why(now) == f"+12 ms a step; {NEIGHBOUR['message']}"
+    assert why(now) == f"+12 ms a step; {NEIGHBOUR['message']}; next: {REMEDIES['gpu']}"
 
 
 def test_a_record_that_was_not_profiled_or_saw_no_gpus_reports_what_it_has() -> None:
     bare = snapshot({**BARE, "steps_per_s": 10.0}, {})
     assert cause(bare, bare) == "+0 ms a step; nothing else that is recorded differs"
     now = snapshot({**BARE, "steps_per_s": 10.0, "gpu_state": {"launches": [], "gpu_warnings": [NEIGHBOUR]}}, {})
-    assert cause(bare, now) == f"+0 ms a step; {NEIGHBOUR['message']}"
+    assert cause(bare, now) == f"+0 ms a step; {NEIGHBOUR['message']}; next: {REMEDIES['gpu']}"
 
 
 @pytest.mark.parametrize(
