@@ -1,17 +1,20 @@
-"""Workloads with a slowdown planted in one of two builds, to test what ``--against`` finds.
+"""Workloads with a slowdown or other work planted in one of two builds, to test what ``--against`` and ``--work`` find.
 
 ``studies.planted:vit_l_32__900us__2``: vit_l_32 with the plant ``900us``, second copy. The plants:
 ``900us``: an additional kernel of 900 microseconds in each forward pass. 0us plants nothing (an A/A test).
 ``400mb``: DDP gets ``bucket_cap_mb=400``, whatever the config says.
 ``4ctas``: NCCL may use 4 SMs. NCCL reads its variable when communicators form, before a rank imports the workload. So
 start pytest with NCCL_MAX_CTAS=4, which holds for all tests of the run; the workload only raises an error without it.
+``1cast``, ``1item`` and others of ``_DOING``, ``_OF_MODEL`` and ``_OF_OPTIMIZER``: so often in each step.
 
+    python -m studies.planted --work [WORKLOAD]        plants other work on this machine; a table of what is named, in
+                                                       one or two minutes. Default: vit_tiny
     python -m studies.planted FILE                     writes the other build: this Python, without the plants
     pytest perf --against FILE -k "throughput and ddp_default" --benchmark-json RUN.json \
         --workload studies.planted:vit_l_32__0us__1 --workload studies.planted:vit_l_32__900us__1
     python -m studies.calibration_measured RUN.json    shows what was found
 
-To add a plant, add its unit to ``_PLANTING``.
+To add a plant, add its unit to ``_PLANTING``; other work of a step, to ``_DOING``.
 """
 
 import functools
@@ -25,7 +28,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from fixtures.launch.protocol import TrainRequest
+from fixtures.launch.rank_sets import RankSets
+from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import Workload, find_workload
+from fixtures.matrix.worlds import parse_world
+from fixtures.session.explanation import PROFILED_STEPS
+from fixtures.trace.ranks_breakdown import over_ranks
+from fixtures.trace.work import Work, WorkChanges, work_changes, work_of
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +47,7 @@ MAX_CTAS = "NCCL_MAX_CTAS"
 
 @dataclass(frozen=True, kw_only=True, slots=True, order=True)
 class Plant:
-    """A planted slowdown. unit: ``us``, ``mb`` or ``ctas``."""
+    """A planted slowdown, or other work. unit: ``us``, ``mb``, ``ctas``, ``cast``, ..."""
 
     unit: str
     size: int
@@ -111,10 +121,102 @@ def _with_few_sms_for_nccl(workload: Workload, ctas: int) -> Workload:
     return replace(workload, model=model)
 
 
+# Any: torch and its functional modules, which only ranks import.
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _reduced(tensor: "Tensor") -> None:
+    _torch().distributed.all_reduce(tensor)
+
+
+def _gathered(tensor: "Tensor") -> None:
+    distributed = _torch().distributed
+    distributed.all_gather([tensor.clone() for _ in range(distributed.get_world_size())], tensor)
+
+
+# Other work of a step, with its loss and its first input.
+_DOING: dict[str, Callable[["Tensor", "Tensor"], object]] = {
+    "copy": lambda loss, x: x.clone(),
+    "layout": lambda loss, x: x.transpose(-1, -2).contiguous(),
+    "cast": lambda loss, x: x.double(),
+    "item": lambda loss, x: loss.item(),
+    "finite": lambda loss, x: _torch().isfinite(loss).all(),
+    "dropout": lambda loss, x: _torch().nn.functional.dropout(x, 0.1),
+    "zeros": lambda loss, x: _torch().zeros_like(x),
+    "product": lambda loss, x: x.flatten(1) @ x.flatten(1).T,
+    "metric": lambda loss, x: x.flatten(1).argmax(1),
+    "norm": lambda loss, x: x.norm(),
+    "sort": lambda loss, x: x.flatten(1)[:, :64].sort(),
+    "noise": lambda loss, x: _torch().randn_like(x),
+    "upload": lambda loss, x: _torch().tensor([1.0]).to(x.device) * 2,
+    "reduce": lambda loss, x: _reduced(loss.detach().clone().reshape(1)),
+    "gather": lambda loss, x: _gathered(loss.detach().clone().reshape(1)),
+}
+_ON_GPUS: dict[str, Callable[["Tensor", "Tensor"], object]] = {
+    "sync": lambda loss, x: _torch().cuda.synchronize(),
+    "download": lambda loss, x: loss.detach().to("cpu", non_blocking=True),
+}
+
+
+def _also_doing(workload: Workload, times: int, *, work: Callable[["Tensor", "Tensor"], object]) -> Workload:
+    def loss(model: "nn.Module", *batch: "Tensor") -> "Tensor":
+        result = workload.loss(model, *batch)
+        for _ in range(times):
+            work(result, batch[0])
+        return result
+
+    return replace(workload, loss=loss)
+
+
+def _with_a_buffer(workload: Workload, elements: int) -> Workload:
+    """DDP broadcasts it before each forward pass."""
+
+    def model() -> "nn.Module":
+        built = workload.model()
+        built.register_buffer("planted", _torch().zeros(elements))
+        return built
+
+    return replace(workload, model=model)
+
+
+def _with_plain_attention(workload: Workload, _: int) -> Workload:
+    def loss(model: "nn.Module", *batch: "Tensor") -> "Tensor":
+        attention = _torch().nn.attention
+        with attention.sdpa_kernel(attention.SDPBackend.MATH):
+            return workload.loss(model, *batch)
+
+    return replace(workload, loss=loss)
+
+
+def _with_plain_updates(workload: Workload, _: int) -> Workload:
+    """On a GPU one parameter after the other, on the CPU all together: not as torch does."""
+
+    def optimizer(parameters: Any) -> Any:
+        built: Any = workload.optimizer(parameters)
+        for group in built.param_groups:
+            group["foreach"], group["fused"] = not _torch().cuda.is_available(), False
+        return built
+
+    return replace(workload, optimizer=optimizer)
+
+
+def _with_unused(workload: Workload, _: int) -> Workload:
+    """DDP agrees in each step on which parameters are used."""
+    return replace(workload, find_unused_parameters=True)
+
+
 _PLANTING: dict[str, Callable[[Workload, int], Workload]] = {
     "us": _with_a_busy_kernel,
     "mb": _with_a_bucket,
     "ctas": _with_few_sms_for_nccl,
+    "buffer": _with_a_buffer,
+    "attention": _with_plain_attention,
+    "update": _with_plain_updates,
+    "unused": _with_unused,
+    **{name: functools.partial(_also_doing, work=work) for name, work in (_DOING | _ON_GPUS).items()},
 }
 _NAME = re.compile(rf"(?P<workload>\w+?)__(?P<size>\d+)(?P<unit>{'|'.join(_PLANTING)})__\d+")
 
@@ -146,7 +248,47 @@ def _cycles_per_s() -> float:
     return cycles / (float(begin.elapsed_time(end)) / 1e3)
 
 
-if __name__ == "__main__":
-    file = Path(sys.argv[1])
+def _write_build(file: Path) -> None:
     file.write_text(f'#!/bin/sh\nexec env -u {MAX_CTAS} {UNPLANTED}=1 "{sys.executable}" "$@"\n')
     file.chmod(0o755)
+
+
+def _plant_work(workload: str) -> None:
+    """Profile a launch of each plant of other work, and print what differs from the work of a launch without one."""
+    gpus = _torch().cuda.device_count()
+    world = parse_world("2gpu" if gpus else "2cpu")
+    plants = ["0us", "0us", "2mb", "1buffer", "1attention", "1update", "1unused", *(f"1{name}" for name in _DOING)]
+    plants += [f"1{name}" for name in _ON_GPUS] if gpus else []
+    sets = RankSets(launches=1, size=2, on_gpu=gpus > 0, rank_timeout_s=120)
+
+    def work(plant: str, **variables: str) -> Work:
+        (ranks,) = sets.of(INTERCONNECTS["native"], tuple(variables.items()))
+        name = f"studies.planted:{workload}__{plant}__1"
+        request = TrainRequest(
+            workload=name, config="ddp_default", world=world.name, steps=1, warmup=4, profile=PROFILED_STEPS
+        )
+        results = ranks.ask(world, request, doing=plant)
+        breakdown = over_ranks([one.breakdown for one in results if one.breakdown is not None])
+        return work_of(breakdown, results[0].issued_collectives)
+
+    def show(plant: str, changes: WorkChanges) -> None:
+        print(f"| {plant} | {', '.join(changes.lines()) or 'nothing'} | {'; '.join(changes.same)} |", flush=True)
+
+    began_s = time.monotonic()
+    try:
+        without = work("0us")
+        print("| planted | named | remarks |\n|---|---|---|", flush=True)
+        for plant in plants:
+            show(plant, work_changes(without, work(plant)))
+        if gpus:
+            show("NCCL_ALGO=Tree", work_changes(without, work("0us", NCCL_ALGO="Tree")))
+    finally:
+        sets.close()
+    print(f"\n{len(plants) + 1 + (gpus > 0)} launches, {time.monotonic() - began_s:.0f} s; 0us plants nothing")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--work":
+        _plant_work(*(sys.argv[2:] or ["vit_tiny"]))
+    else:
+        _write_build(Path(sys.argv[1]))
