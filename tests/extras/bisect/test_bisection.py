@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
+from fixtures.trace.work import Work
 from studies.bisection import measured_pairs
 
 COMMITS = 64
@@ -67,6 +68,57 @@ def test_no_commit_is_found_where_none_is_slow(scatter: str) -> None:
     )
     assert ends["found"] == 0
     assert ends["no slowdown"] >= 10
+
+
+def works(*changes: int, broken: frozenset[int] = frozenset()) -> Callable[[int], Work]:
+    """A history in which each of these commits adds a copy to a step."""
+
+    def work_of(position: int) -> Work:
+        if position in broken:
+            raise NotRunnable(position, "ModuleNotFoundError")
+        return Work(kernels={"clone": sum(position >= change for change in changes)})
+
+    return work_of
+
+
+@pytest.mark.parametrize("scatter", SCATTERS)
+def test_where_the_slow_commit_changed_the_work_two_comparisons_find_it(scatter: str) -> None:
+    search = Search(commits=COMMITS)
+    history = History(3, slow=38, scatter=SCATTERS[scatter])
+    assert search.run(history.pairs_of, work_of=works(38)) == "found"
+    assert search.best == range(38, 39)
+    assert [(one.older, one.newer) for one in search.comparisons] == [(0, COMMITS), (37, 38)]
+    assert [one.changes.lines() for one in search.changed_work] == [["+1 x clone"]]
+
+
+def test_a_commit_that_changed_the_work_and_not_the_time_is_not_blamed() -> None:
+    search = Search(commits=COMMITS)
+    assert search.run(History(1, slow=50, scatter=SCATTERS["0.1 %"]).pairs_of, work_of=works(9, 50)) == "found"
+    assert search.best == range(50, 51)
+    assert [one.newer for one in search.changed_work] == [9, 50]
+    assert len(search.comparisons) == 3
+
+
+def test_a_slow_commit_with_the_same_work_is_found_by_time() -> None:
+    for changed in ((), (9,)):
+        search = Search(commits=COMMITS)
+        assert search.run(History(1, slow=50, scatter=SCATTERS["0.1 %"]).pairs_of, work_of=works(*changed)) == "found"
+        assert search.best == range(50, 51)
+
+
+def test_where_nothing_is_slower_the_commit_that_changed_the_work_is_known() -> None:
+    search = Search(commits=COMMITS)
+    broken = frozenset({16, 17, 18})
+    history = History(1, slow=0, scatter=SCATTERS["0.1 %"])
+    assert search.run(history.pairs_of, work_of=works(17, broken=broken)) == "no slowdown"
+    assert [(one.older, one.newer) for one in search.changed_work] == [(15, 19)]
+
+
+def test_a_revision_that_cannot_be_profiled_is_bisected_by_time() -> None:
+    search = Search(commits=COMMITS)
+    work_of = works(50, broken=frozenset({COMMITS}))
+    assert search.run(History(1, slow=50, scatter=SCATTERS["0.1 %"]).pairs_of, work_of=work_of) == "found"
+    assert search.changed_work == []
 
 
 def test_commits_that_do_not_run_are_skipped_and_cannot_be_told_apart() -> None:
