@@ -33,9 +33,11 @@ from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import parse_world
-from fixtures.session.explanation import PROFILED_STEPS
+from fixtures.records.differences import changed_algorithms
+from fixtures.session.explanation import PROFILED_STEPS, settled_steps
+from fixtures.trace.profile import Profile
 from fixtures.trace.ranks_breakdown import over_ranks
-from fixtures.trace.work import Work, WorkChanges, work_changes, work_of
+from fixtures.trace.work import work_changes, work_of
 
 if TYPE_CHECKING:
     import torch
@@ -261,27 +263,41 @@ def _plant_work(workload: str) -> None:
     plants += [f"1{name}" for name in _ON_GPUS] if gpus else []
     sets = RankSets(launches=1, size=2, on_gpu=gpus > 0, rank_timeout_s=120)
 
-    def work(plant: str, **variables: str) -> Work:
-        (ranks,) = sets.of(INTERCONNECTS["native"], tuple(variables.items()))
+    def profiled(plant: str, **variables: str) -> Profile:
+        ranks = sets.profiled(INTERCONNECTS["native"], tuple(variables.items()))
         name = f"studies.planted:{workload}__{plant}__1"
         request = TrainRequest(
-            workload=name, config="ddp_default", world=world.name, steps=1, warmup=4, profile=PROFILED_STEPS
+            workload=name,
+            config="ddp_default",
+            world=world.name,
+            steps=1,
+            warmup=settled_steps(world),
+            profile=PROFILED_STEPS,
         )
         results = ranks.ask(world, request, doing=plant)
         breakdown = over_ranks([one.breakdown for one in results if one.breakdown is not None])
-        return work_of(breakdown, results[0].issued_collectives)
+        choices = results[0].nccl_choices
+        return Profile(
+            work=work_of(breakdown, results[0].issued_collectives),
+            algorithms_percent=None if choices is None else choices.algorithms_percent,
+        )
 
-    def show(plant: str, changes: WorkChanges) -> None:
-        print(f"| {plant} | {', '.join(changes.lines()) or 'nothing'} | {'; '.join(changes.same)} |", flush=True)
+    def show(plant: str, now: Profile) -> None:
+        assert without.work is not None, "it was profiled"
+        assert now.work is not None, "it was profiled"
+        changes = work_changes(without.work, now.work)
+        named = [*changes.lines(), *changed_algorithms(without, now)]
+        differ = f"steps differ in {', '.join(changes.varying)}" if changes.varying else ""
+        print(f"| {plant} | {', '.join(named) or 'nothing'} | {'; '.join((*changes.same, differ))} |", flush=True)
 
     began_s = time.monotonic()
     try:
-        without = work("0us")
+        without = profiled("0us")
         print("| planted | named | remarks |\n|---|---|---|", flush=True)
         for plant in plants:
-            show(plant, work_changes(without, work(plant)))
+            show(plant, profiled(plant))
         if gpus:
-            show("NCCL_ALGO=Tree", work_changes(without, work("0us", NCCL_ALGO="Tree")))
+            show("NCCL_ALGO=allreduce:tree", profiled("0us", NCCL_ALGO="allreduce:tree"))
     finally:
         sets.close()
     print(f"\n{len(plants) + 1 + (gpus > 0)} launches, {time.monotonic() - began_s:.0f} s; 0us plants nothing")
