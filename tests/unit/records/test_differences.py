@@ -193,6 +193,8 @@ WAITS = {**IDLE, "exposed_communication": 40.0, "idle": 0.0}
             "late input",
         ),
         ({**LATE, "breakdown_by_rank_ms": [WAITS, IDLE]}, {}, ", by its host: the others", "late host"),
+        ({**LATE, "late_phase": "load", "late_phase_ms": 20.0}, {}, "collectives, by 20 ms in load: the", "late rank"),
+        ({**LATE, "late_phase": "get batch", "late_phase_ms": 20.0}, {}, ", by 20 ms in get batch: ", "late input"),
         ({"starved_ms": 12.0, "unfed_ms": 11.0}, {}, "waits for a batch +10.9 ms", "input"),
         ({"starved_ms": 12.0}, {}, "waits for the host +11.5 ms", "host"),
         ({"starved_ms": 12.0, "work": {**WORK, "calls": {"wait": 3}}}, {}, "waits for the device 0 -> 3", "waits"),
