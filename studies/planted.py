@@ -34,7 +34,7 @@ from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import parse_world
 from fixtures.records.differences import changed_algorithms
-from fixtures.session.explanation import PROFILED_STEPS, settled_steps
+from fixtures.session.explanation import PROFILED_STEPS, SETTLED_STEPS
 from fixtures.trace.profile import Profile
 from fixtures.trace.ranks_breakdown import over_ranks
 from fixtures.trace.work import work_changes, work_of
@@ -271,7 +271,7 @@ def _plant_work(workload: str) -> None:
             config="ddp_default",
             world=world.name,
             steps=1,
-            warmup=settled_steps(world),
+            warmup=SETTLED_STEPS,
             profile=PROFILED_STEPS,
         )
         results = ranks.ask(world, request, doing=plant)
