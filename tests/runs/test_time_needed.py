@@ -13,6 +13,7 @@ FILE = "perf/test_scaling.py"
 STEADY = ("--workload=tests.workloads_for_tests:steady", *QUICK, "--explain=none")
 FOUR_TESTS_S, START_S = 60.0, 30.0
 WIRE = "perf/test_gradients_wire.py"
+TRANSFERS = "perf/test_collectives.py"
 INTERRUPTS_THE_THIRD = """
 import pytest
 
@@ -61,6 +62,12 @@ def test_with_a_record_a_run_takes_as_long_as_the_record_says(
 ) -> None:
     output = perf(storage, *STEADY, *arguments).output
     assert f"\ntakes about {time}, by earlier records\n" in output
+
+
+def test_times_of_transfers_say_nothing_of_training(tmp_path: Path) -> None:
+    assert perf(tmp_path, TRANSFERS, *STEADY, "--benchmark-save=first").exit_code == 0
+    output = perf(tmp_path, TRANSFERS, FILE, *STEADY).output
+    assert re.search(r"^takes about \d+ s, estimated: no earlier record has the times$", output, re.MULTILINE)
 
 
 def test_more_launches_take_longer_than_the_record_says(storage: Path) -> None:
