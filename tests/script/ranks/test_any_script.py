@@ -274,7 +274,7 @@ def test_a_script_that_forks_is_told_apart_from_one_with_workers(run: Run, scrip
     loader = "list(torch.utils.data.DataLoader([1, 2], num_workers=1))"
     first, _ = run(script(f"{PLAIN}\n{loader}"))
     assert first.remarks == []
-    first, _ = run(script(f"{PLAIN}\n{FORKS}"))
+    first, _ = run(script(f"{PLAIN}\n{FORKS}"), check_gradients=True)
     (line,) = first.remarks
     assert line.endswith(" forks: while the copy runs, it may slow the ranks")
 
