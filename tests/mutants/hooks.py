@@ -157,6 +157,10 @@ _SOUND: Simple = {
     "casts_to_fp16": (FP16, lambda g: average(g, torch.float16)),
     "casts_to_bf16": (BF16, lambda g: average(g, torch.bfloat16)),
     "int8": (INT8, lambda g: quantised(g)),
+    "divides_before_it_casts": (
+        BF16 | {"arithmetic": "any"},
+        lambda g: total((g / ranks()).bfloat16()).to(g.dtype),
+    ),
 }
 # Above each, its bug.
 _MUTANTS: Simple = {
