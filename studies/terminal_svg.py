@@ -25,7 +25,7 @@ from fixtures.report.terminal_picture import CHARACTER_PX, HEAD_PX, LINE_PX, MAR
 ROWS = (
     *("bucket_10mb", "bucket_100mb", "ddp", "ddp_default", "static_graph_bucket_view", "bucket_view", "no_comm"),
     *("bf16", "bf16-bucket_10mb", "bf16-bucket_25mb"),
-    *("powersgd_rank1", "powersgd_rank1-bucket_10mb", "powersgd_rank1_same_shape"),
+    *("powersgd_rank1", "powersgd_rank1-bucket_25mb", "powersgd_rank1_same_shape"),
 )
 
 # Title of a column that is shown without -v -> what it means, in one or two sentences.

@@ -23,7 +23,7 @@ def test_the_shipped_prior_is_the_fit_to_the_shipped_records() -> None:
 
 def test_its_file_names_the_machines_and_the_software() -> None:
     text = text_of(read_storage(), datetime(2026, 11, 26, tzinfo=UTC))
-    assert "2026-11-26, 27 records of 8 instances in baselines/: NVIDIA H100 80GB HBM3, NVIDIA H200;" in text
+    assert "2026-11-26, 29 records of 8 instances in baselines/: NVIDIA H100 80GB HBM3, NVIDIA H200;" in text
     assert "links NV18; torch 2.11.0+cu130." in text
 
 
@@ -36,7 +36,7 @@ def test_a_shipped_record_in_a_storage_is_not_counted_again() -> None:
             assert model is None or model.belief in [SHIPPED.belief(number) for number in range(8)]
 
 
-@pytest.mark.parametrize(("number", "most"), [(1, 3.05), (2, 2.1), (3, 1.5)])
+@pytest.mark.parametrize(("number", "most"), [(1, 3.05), (2, 2.2), (3, 1.5)])
 def test_new_storages_over_nvlink_find_little_slowdowns_with_each_model_left_out(number: int, most: float) -> None:
     """Percent, half of the tests; docs/studies/accuracy.md has all kinds."""
     every = [cut for cut in cuts(read_storage()) if cut.group == "NVLink"]

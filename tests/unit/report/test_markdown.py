@@ -13,7 +13,7 @@ from tests.run_reports import DDP, HOSTILE, h200, hostile, large, report_of, slo
 
 def test_it_begins_with_the_answer_and_has_every_config_once_the_slower_ones_first() -> None:
     lines = markdown(report_of(slower(h200()))).splitlines()
-    assert lines[0] == "## ddp-perf: 1 slower, 39 ok (40 measured tests)"
+    assert lines[0] == "## ddp-perf: 1 slower, 32 ok (33 measured tests)"
     assert f"- `{DDP}`: slower by 5.1 %; cause: NCCL 2.28 -\\> 2.29" in lines
     lines = markdown(report_of(with_transfers(slower(h200())))).splitlines()
     rows = [line for line in lines if line.startswith("| `")]
@@ -28,7 +28,7 @@ def test_hostile_text_is_text_in_its_cell() -> None:
     assert set(re.findall(r"<(\w+)", html)) == tags | {"table", "thead", "tbody", "tr", "th", "td"}
     (table,) = re.findall(r"<table>.*</table>", html, re.DOTALL)
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
-    assert len(rows) == 36
+    assert len(rows) == 29
     assert {len(re.findall(r"<t[hd]", row)) for row in rows} == {rows[0].count("<th")}
     configs = {benchmark["extra_info"]["config"].replace("\n", " ") for benchmark in hostile(h200())["benchmarks"]}
     shown = {unescape(cell) for cell in re.findall(r"<td><code>(.*?)</code>", table)}
