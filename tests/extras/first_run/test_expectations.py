@@ -31,7 +31,7 @@ def timed(world: str, links: str | None = "NV18", interconnect: str = "native", 
 
 
 def test_the_records_of_one_gpu_are_a_population_without_files_that_cannot_be_read(tmp_path: Path) -> None:
-    assert (len(H200.runs), len(H200.instances)) == (23, 6)
+    assert (len(H200.runs), len(H200.instances)) == (25, 6)
     assert read_population(COMMITTED, "NVIDIA L40S").runs == ()
     assert read_population(COMMITTED / "nowhere", "NVIDIA H200").runs == ()
     shutil.copytree(COMMITTED / "8x-nvidia-h200-nv18", tmp_path / "8x-nvidia-h200-nv18")
