@@ -16,7 +16,7 @@ NVLINK, FOUR = "2x-nvidia-h200-nv18", "4x-nvidia-h200-nv18"
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Backtest]:
-    """Of the four records of each kind of 2026-11-22. With those of 2026-11-26 and 27, 93 % of quiet tests are found."""
+    """Of the four records of each kind of 2026-11-22. With later ones, 93 % of quiet tests are found."""
     storage = tmp_path_factory.mktemp("storage") / "baselines"
     shutil.copytree(BASELINES, storage, ignore=shutil.ignore_patterns("*_w6*"))
     return {name: backtest(storage, name, Rule(plant_percent=2)) for name in (NVLINK, FOUR)}
