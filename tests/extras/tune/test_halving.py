@@ -1,7 +1,7 @@
 """The search for the fastest candidate, on simulated launches."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
@@ -14,6 +14,7 @@ from fixtures.extras.tune.halving import (
     Decision,
     Pass,
     Search,
+    Turns,
     clipped,
     find_best,
     noise_of,
@@ -232,6 +233,53 @@ def test_a_difference_at_the_smallest_that_counts_ends_the_search_too(seed: int)
     decision = search.decide(["one", "other"])
     assert search.decided
     assert (decision.word, {decision.best, *decision.tied} <= {"one", "other"}) == ("faster", True)
+
+
+TURNS_S = {"default": 0.1, "one": 0.0965, "other": 0.0963, "limit": 0.09}
+
+
+@pytest.mark.parametrize(
+    ("noise", "best", "decided", "launched"), [(5e-4, "one", True, False), (0.05, "one", False, True)]
+)
+def test_turns_end_the_search_without_a_launch_if_they_decide(
+    noise: float, best: str, decided: bool, launched: bool
+) -> None:
+    """The simpler of two that differ by 0.2 %. Blocks that vary by 5 % decide nothing."""
+    random, launches = Random(0), list[str]()
+
+    def launch(name: str, one: Pass) -> float:
+        launches.append(name)
+        return TURNS_S[name]
+
+    def take_turns(names: Sequence[str]) -> Turns[str]:
+        block_s = {
+            name: [[TURNS_S[name] * math.exp(random.gauss(0, noise)) for _ in range(6)] for _ in range(4)]
+            for name in names
+        }
+        return Turns(block_s=block_s, on_gpu=True)
+
+    search: Search[str] = Search(
+        default="default", launch=launch, complexity=lambda name: len(name), take_turns=take_turns
+    )
+    decision = search.decide(["one", "other"], references=["limit"])
+    assert (decision.best, decision.word) == (best, "faster")
+    assert bool(launches) is launched
+    assert search.decided or not decided
+    limit = search.compared("limit", decision.best)
+    assert limit is not None
+    assert limit.change_percent == pytest.approx(100 * (0.09 / TURNS_S[decision.best] - 1), abs=0.3)
+
+
+def test_turns_that_find_nothing_faster_end_a_search_whose_stages_ran_out_of_time() -> None:
+    search = Search(
+        default=0,
+        launch=lambda key, one: 1.0,
+        complexity=int,
+        take_turns=lambda keys: Turns(block_s={key: [[1.0, 1.001, 0.999] * 4] * 4 for key in keys}, on_gpu=True),
+    )
+    search.timed_out = True
+    assert search.decide([1, 2]) == Decision(best=0, word="default", tied=(1, 2))
+    assert (search.decided, search.launches) == (True, 0)
 
 
 def test_an_interruption_is_raised_and_the_best_known_can_be_asked_for() -> None:

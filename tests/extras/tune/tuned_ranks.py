@@ -2,7 +2,7 @@
 
 Of ViT-L/32's gradients. Buckets of 37 MB are the fastest, NCCL_MAX_CTAS=8 gains 2 %, bf16 20 %, autocast 50 %, no
 communication 30 %. ``WRONG`` of the environment names a hook whose gradients are wrong; after ``INTERRUPTED_AFTER``
-launches the run gets SIGINT.
+launches the run gets SIGINT. With ``NO_GAIN_OF_NCCL`` no setting of NCCL gains.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Any
 
 from fixtures.gradients.replay import Check, name_of
 from fixtures.launch.faults import RankFailure, RankFault
-from fixtures.launch.protocol import CannotRun, NcclLogRequest, TrainRequest, TrainResult
+from fixtures.launch.protocol import CannotRun, InterleaveRequest, NcclLogRequest, TrainRequest, TrainResult
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.worlds import World
@@ -22,6 +22,7 @@ from tests import fake_ranks
 from tests.runs import nccl_that_reads
 
 WRONG, INTERRUPTED_AFTER = "DDP_PERF_TESTS_WRONG", "DDP_PERF_TESTS_INTERRUPTED_AFTER"
+NO_GAIN_OF_NCCL = "DDP_PERF_TESTS_NO_GAIN_OF_NCCL"
 # A workload whose gradients are not finite, which a launch sees that compares them.
 NOT_FINITE = "tests.workloads_for_tests:not_a_number"
 NOT_FINITE_FAULT = RankFault(
@@ -43,7 +44,10 @@ def share_of(config: Config, *, ctas: str | None, autocast: bool) -> float:
     size = config.bucket_cap_mb or 25
     share = 1 + 0.01 * math.log(min(size, 1167) / BEST_MB) ** 2
     share *= 1 if config.gradient_as_bucket_view else 1.01
-    return share * SHARES.get(config.hook, 1.0) * (0.98 if ctas == "8" else 1.0) * (0.5 if autocast else 1.0)
+    of_nccl = 0.98 if ctas == "8" else 1.0
+    if NO_GAIN_OF_NCCL in os.environ:
+        of_nccl = 1.02 if config.variables else 1.0
+    return share * SHARES.get(config.hook, 1.0) * of_nccl * (0.5 if autocast else 1.0)
 
 
 def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
@@ -60,6 +64,14 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     noise = 1 + 5e-4 * math.sin(1e3 * _launches)
     gradients = [(GRADIENT_BYTES, 4)]
     return replace(result, step_s=[0.1 * share * noise] * len(result.step_s), gradients=gradients)
+
+
+def _interleave(world: World, rank: int, arguments: dict[str, Any]) -> list[list[list[float]]]:
+    """Blocks that vary by 0.1 %."""
+    asked = InterleaveRequest(**arguments)
+    shares = [share_of(find_config(config), ctas=None, autocast=False) for config in asked.configs]
+    rounds = [1 + 1e-3 * math.sin(7 * number) for number in range(asked.rounds[0])]
+    return [[[0.1 * share * noise for noise in rounds]] * asked.copies for share in shares]
 
 
 def _train_script(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
@@ -81,6 +93,11 @@ def _checked(check: Check) -> Callable[[World, int, dict[str, Any]], Any]:
 def pytest_configure() -> None:
     """For the rest of this process."""
     fake_ranks.ANSWERS.update(
-        {SCRIPT: _train_script, TrainRequest.function: _train, NcclLogRequest.function: nccl_that_reads.log}
+        {
+            SCRIPT: _train_script,
+            TrainRequest.function: _train,
+            InterleaveRequest.function: _interleave,
+            NcclLogRequest.function: nccl_that_reads.log,
+        }
     )
     fake_ranks.answer_checks(_checked)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import Outcome
-from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG
+from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NO_GAIN_OF_NCCL, NOT_FINITE, WRONG
 from tests.fake_gpus import machine
 from tests.forked import command, perf
 from tests.forked import pytest as forked_pytest
@@ -72,6 +72,18 @@ def test_the_best_config_of_all_stages_is_found_with_gains_in_whose_intervals_th
     assert low - 0.1 < 100 * (1.01 * 1.00154 / 0.98 - 1) < high + 0.1
     assert tuning["over_naive"]["percent"] > tuning["over_default"]["percent"]
     assert 70 < tuning["of_limit"]["percent"] < 90
+
+
+def test_where_nccl_gains_nothing_the_last_candidates_take_turns_and_are_not_launched_again(tmp_path: Path) -> None:
+    outcome, tuning = tune(tmp_path, variables={NO_GAIN_OF_NCCL: "1"})
+    assert outcome.exit_code == 0, outcome.output
+    assert re.search(r"the last \d candidates and references take turns in the same ranks", outcome.unwrapped)
+    assert "deciding" not in outcome.output
+    assert re.fullmatch(r"(no_static_graph-)?bucket_(3[0-9]|4[0-9])mb", tuning["config"])
+    assert tuning["decision"] == "faster"
+    assert 0.9 < tuning["over_default"]["percent"] < 1.5
+    assert tuning["over_naive"]["percent"] > 9
+    assert 65 < tuning["of_limit"]["percent"] < 90
 
 
 def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> None:
