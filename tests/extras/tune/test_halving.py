@@ -270,6 +270,27 @@ def test_turns_end_the_search_without_a_launch_if_they_decide(
     assert limit.change_percent == pytest.approx(100 * (0.09 / TURNS_S[decision.best] - 1), abs=0.3)
 
 
+@pytest.mark.parametrize(("gain", "word"), [(0.1, "faster"), (0.001, "unfinished")])
+def test_turns_name_what_is_faster_if_the_time_ends_before_the_fewest_passes(gain: float, word: str) -> None:
+    """Two that turns do not tell apart: blocks of one vary by 2 %."""
+    launches: list[int] = []
+
+    def launch(key: int, one: Pass) -> float:
+        launches.append(key)
+        return 1.0
+
+    def take_turns(keys: Sequence[int]) -> Turns[int]:
+        varying = [1.02, 0.98, 1.0, 1.01, 0.99, 1.0]
+        blocks = {0: [1.0] * 6, 1: [1 - gain] * 6, 2: [(1 - gain) * block_s for block_s in varying]}
+        return Turns(block_s={key: [blocks[key]] * 2 for key in keys}, on_gpu=True)
+
+    search = Search(
+        default=0, launch=launch, complexity=int, launches_left=lambda: 8 - len(launches), take_turns=take_turns
+    )
+    decision = find_best(search, [lambda leader: [1, 2]], holds=lambda key: True)
+    assert (decision.word, search.decided) == (word, False)
+
+
 def test_turns_that_find_nothing_faster_end_a_search_whose_stages_ran_out_of_time() -> None:
     search = Search(
         default=0,
