@@ -8,12 +8,13 @@ by pytest-xdist 3.8 with pytest 9.2.
 
 from xdist.scheduler import LoadScopeScheduling
 
-# Files by unit of work. Of e2e, extras and interruption measure nothing.
+# Files, and a test, by unit of work. Of e2e, extras and interruption measure nothing.
 UNITS = {
     "times": (
         *(f"tests/e2e/test_{name}" for name in ("against", "injected_causes", "whole_run")),
         *("tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
         *(f"tests/ranks/test_{name}.py" for name in ("canaries", "feed", "profiled_ranks", "window")),
+        "tests/script/ranks/test_scripts.py::test_a_range_in_which_a_step_ends",
     ),
     "whole runs": (
         *(f"tests/e2e/test_{name}.py" for name in ("command_line", "nothing_left_behind", "own_hooks", "wheel")),

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from textwrap import dedent
 from typing import Any
 
@@ -182,9 +181,9 @@ def test_a_range_in_which_a_step_ends_lasts_no_longer_than_the_step(run: Run, wr
     updating = TRAINING.replace("optimizer.step()", "with record_function('update'): optimizer.step()")
     for result in run(written(updating, before="from torch.profiler import record_function"), profile=True):
         assert result.breakdown is not None
-        steps = result.breakdown.steps
-        longer = [sum(s.range_parts_ns["update"]) - sum(s.range_parts_ns["optimizer step"]) for s in steps]
-        assert median(longer) <= 0.1 * median(step.length_ns for step in steps)  # the rank may pause in a step
+        for step in result.breakdown.steps:
+            parts = step.range_parts_ns
+            assert sum(parts["update"]) <= sum(parts["optimizer step"]) + 0.1 * step.length_ns
 
 
 def test_a_range_that_the_recording_does_not_see_end_lasts_to_the_end_of_its_step(
