@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from fixtures.gradients.cases import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
 from fixtures.gradients.checks import ddp_options, embedding, error_feedback, linear, many_steps, unbiased, wire
-from fixtures.gradients.fixtures import MANY_STEPS, PromiseCheck, beyond_pairs, injects_any_gradient, unsupported
+from fixtures.gradients.fixtures import (
+    MANY_STEPS,
+    PromiseCheck,
+    beyond_pairs,
+    injects_any_gradient,
+    keeps_nothing,
+    unsupported,
+)
 from fixtures.matrix.hooks import find_hook
 
 # Of the parameters. Only the first for 8-bit hooks: torch's deliver float32 for a bucket of any dtype.
@@ -25,6 +32,7 @@ def test_gradients(promise: PromiseCheck, gradient_world: str, any_hook: str, op
     promise(gradient_world, ddp_options.check, hook=any_hook, option=option, **asked)
 
 
+@pytest.mark.unless(reason=keeps_nothing)
 def test_gradients_of_many_steps(promise: PromiseCheck, smallest_world: str, any_hook: str) -> None:
     kind, *_ = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
     promise(smallest_world, many_steps.check, hook=any_hook, kind=kind, steps=MANY_STEPS, seed=0)
