@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import InterleaveRequest
+from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.worlds import parse_world
 
@@ -27,6 +27,16 @@ def test_each_copy_of_each_config_has_a_block_in_each_round(ranks: RankSet) -> N
     found = interleaved(ranks, "ddp_default", "bf16", "no_comm")
     assert [[len(copy) for copy in copies] for copies in found] == [[3, 3]] * 3
     assert all(step_s > 0.02 for copies in found for copy in copies for step_s in copy)
+
+
+def test_what_cannot_run_is_left_out_if_it_is_not_required(ranks: RankSet) -> None:
+    """A bucket of 10 MB is larger than all gradients of this workload."""
+    configs = ("ddp_default", "first_bucket_10mb-bucket_25mb", "bf16")
+    found = interleaved(ranks, *configs, required=False)
+    assert [[len(copy) for copy in copies] for copies in found] == [[3, 3], [], [3, 3]]
+    with pytest.raises(CannotRun, match="fit into a bucket of 10.5 MB"):
+        interleaved(ranks, *configs)
+    assert interleaved(ranks, "first_bucket_10mb-bucket_25mb", required=False) == [[]]
 
 
 def test_no_round_begins_after_the_time_but_for_the_least(ranks: RankSet) -> None:

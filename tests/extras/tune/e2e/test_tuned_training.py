@@ -28,4 +28,5 @@ def test_a_hook_that_is_fast_and_wrong_does_not_win_and_the_search_ends(tmp_path
     assert "the mean is" in wrong[0]
     assert not tuning["config"].startswith("own_fast")
     assert tuning["decision"] in ("faster", "default")
-    assert tuning["launches"] > len(tuning["tried"]) > 5
+    assert tuning["launches"] > 5
+    assert len(tuning["tried"]) > 5
