@@ -93,7 +93,7 @@ assert torch.equal(*sums), "the ranks are apart"
 """
     results = run(script(step=STEP + apart, steps=400), **TURNS)
     assert results[0].gradient_lossless
-    assert "AssertionError: the ranks are apart" in " ".join(results[0].remarks)
+    assert "ranks send nothing and drift apart: AssertionError: the ranks are apart" in " ".join(results[0].remarks)
 
 
 def test_hooks_that_are_not_called_in_their_turns_have_no_rows(run: Run, script: Callable[..., Path]) -> None:

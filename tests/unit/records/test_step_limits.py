@@ -104,6 +104,18 @@ def test_where_one_launch_decides_nothing_a_profile_on_the_cpu_that_agrees_tells
     assert limit_of(marked("ddp", 100), marked("no_comm", without_ms), profile=longer).by is None
 
 
+def test_what_a_rank_receives_before_its_forward_pass_is_no_input() -> None:
+    """As in a pipeline: 34 % of the step come before the forward pass, of which the profile shows 30 % as sent."""
+    before = {"get batch": StepParts(compute=1, exposed_communication=30, exposed_copy=0, idle=3)}
+    profile = profiled(compute=60, sent=35, idle=5, starved_ms=None, unfed_ms=None, ranges_ms=before)
+    script = without_ddp(marked("as_written", *QUIET, percent=34))
+    found = limit_of(script, profile=profile)
+    assert found.by == TRANSFER
+    assert found.input_percent == pytest.approx(4)
+    of_loader = replace(profile, ranges_ms={"get batch": replace(before["get batch"], exposed_communication=0)})
+    assert limit_of(script, profile=of_loader).input_percent == pytest.approx(34)
+
+
 @pytest.mark.parametrize(("without_ms", "never"), [(100, TRANSFER), (95, TRANSFER), (50, COMPUTE)])
 def test_launches_that_spread_by_5_percent_never_name_the_wrong_one(without_ms: float, never: str) -> None:
     random, found, most = Random(1), Counter[str | None](), []
