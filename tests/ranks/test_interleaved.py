@@ -1,5 +1,7 @@
 """Configs that take turns in live ranks."""
 
+from dataclasses import replace
+
 import pytest
 
 from fixtures.launch.faults import RankFailure
@@ -27,6 +29,25 @@ def test_each_copy_of_each_config_has_a_block_in_each_round(ranks: RankSet) -> N
     found = interleaved(ranks, "ddp_default", "bf16", "no_comm")
     assert [[len(copy) for copy in copies] for copies in found] == [[3, 3]] * 3
     assert all(step_s > 0.02 for copies in found for copy in copies for step_s in copy)
+
+
+def test_the_buckets_of_a_config_that_was_never_launched_are_seen(ranks: RankSet) -> None:
+    """DDP logs them late. Gradients of 10.8 MB."""
+    request = InterleaveRequest(
+        workload="vit_tiny",
+        configs=["ddp_default", "first_bucket_1mb-bucket_5mb", "last_bucket_1mb-bucket_25mb"],
+        world="2cpu",
+        copies=1,
+        warmup=5,
+        block=1,
+        rounds=(1, 1),
+        seconds=60.0,
+        required=False,
+    )
+    found = ranks.ask(parse_world("2cpu"), request, doing="taking turns")[0]
+    assert [len(copies) for copies in found] == [1, 1, 1]
+    found = ranks.ask(parse_world("2cpu"), replace(request, warmup=3), doing="taking turns")[0]
+    assert [len(copies) for copies in found] == [1, 0, 0], "what is not seen is left out"
 
 
 def test_what_cannot_run_is_left_out_if_it_is_not_required(ranks: RankSet) -> None:
