@@ -369,6 +369,8 @@ def test_a_config_with_two_names_is_shown_once_unless_a_row_needs_attention() ->
 def test_a_lossy_config_within_the_spread_of_a_lossless_one_is_not_advised() -> None:
     found = best(launched("ddp_default", 90.0, 90.4, 90.2), launched("bf16", 90.2, 90.0, 90.1))
     assert found[1:] == [f"best lossy: bf16, 11.10 steps/s, {OFF}; not clearly faster than lossless ddp_default"]
+    found = best(launched("ddp_default", 90.0), launched("bf16", 50.0))
+    assert found[1].endswith("; launched once, so not clearly faster than lossless ddp_default")
 
 
 @pytest.mark.parametrize("limit", ["no_comm", "single"])
