@@ -23,6 +23,8 @@ from tests.runs import nccl_that_reads
 
 WRONG, INTERRUPTED_AFTER = "DDP_PERF_TESTS_WRONG", "DDP_PERF_TESTS_INTERRUPTED_AFTER"
 NO_GAIN_OF_NCCL = "DDP_PERF_TESTS_NO_GAIN_OF_NCCL"
+# Configs with such a name have another gradient than the mean on the workload.
+WRONG_HERE = "DDP_PERF_TESTS_WRONG_HERE"
 # A workload whose gradients are not finite, which a launch sees that compares them.
 NOT_FINITE = "tests.workloads_for_tests:not_a_number"
 NOT_FINITE_FAULT = RankFault(
@@ -58,6 +60,8 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     if arguments["workload"] == NOT_FINITE and arguments["check_gradients"]:
         raise RankFailure([replace(NOT_FINITE_FAULT, rank=rank)], "pass 1 of ddp_default")
     result = fake_ranks.train(world, rank, arguments)
+    if arguments["check_gradients"] and os.environ.get(WRONG_HERE, " ") in arguments["config"]:
+        result = replace(result, gradient_error=0.5, gradient_lossless=False)
     autocast, ctas = arguments["workload"].endswith("@autocast"), os.environ.get("NCCL_MAX_CTAS")
     share = share_of(find_config(arguments["config"]), ctas=ctas, autocast=autocast)
     # The same launch of two runs differs as little as those of a quiet GPU.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.command_line import Outcome
-from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NO_GAIN_OF_NCCL, NOT_FINITE, WRONG
+from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NO_GAIN_OF_NCCL, NOT_FINITE, WRONG, WRONG_HERE
 from tests.fake_gpus import machine
 from tests.forked import command, perf
 from tests.forked import pytest as forked_pytest
@@ -84,6 +84,16 @@ def test_where_nccl_gains_nothing_the_last_candidates_take_turns_and_are_not_lau
     assert 0.9 < tuning["over_default"]["percent"] < 1.5
     assert tuning["over_naive"]["percent"] > 9
     assert 65 < tuning["of_limit"]["percent"] < 90
+
+
+def test_the_gradients_of_the_best_in_turns_are_compared_on_the_workload(tmp_path: Path) -> None:
+    outcome, tuning = tune(tmp_path, variables={NO_GAIN_OF_NCCL: "1", WRONG_HERE: "no_static_graph"})
+    assert outcome.exit_code == 0, outcome.output
+    assert "no_static_graph-bucket_35mb is out, its gradients are wrong: it promises the mean" in outcome.unwrapped
+    assert re.fullmatch(r"bucket_\d+mb", tuning["config"])
+    assert tuning["decision"] == "faster"
+    (wrong,) = (one for one in tuning["tried"] if "excluded" in one and "promises the mean" in one["excluded"])
+    assert wrong["config"] == "no_static_graph-bucket_35mb"
 
 
 def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> None:
