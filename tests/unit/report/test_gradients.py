@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.report.gradients import Outcome, report_lines, what_is_wrong
+from fixtures.report.gradients import Outcome, is_wrong_in_groups_alone, report_lines, what_is_wrong
 
 
 def outcome(word: str, *subjects: str, why: str = "") -> Outcome:
@@ -38,6 +38,15 @@ def test_each_hook_and_option_and_way_has_a_row() -> None:
 def test_the_line_of_a_failure_is_the_violation(message: str) -> None:
     report = pytest.TestReport("", ("", 0, ""), {}, "failed", message, "call")
     assert what_is_wrong(report) == "rank 1, step 2: parameter 0 is 1"
+
+
+def test_a_hook_that_averages_over_all_ranks_is_wrong_in_groups_alone() -> None:
+    groups = [outcome("wrong", "hook own", f"scenario {name}") for name in ("group_of_pairs", "groups_in_turn")]
+    right, elsewhere = outcome("right", "hook own", "scenario join"), outcome("wrong", "hook own", "option default")
+    assert is_wrong_in_groups_alone("own", [*groups, right, outcome("wrong", "hook other")])
+    assert not is_wrong_in_groups_alone("own", [*groups, right, elsewhere])
+    assert not is_wrong_in_groups_alone("own", groups)
+    assert not is_wrong_in_groups_alone("own", [right])
 
 
 def test_without_v_there_are_the_wrong_rows_and_the_counts() -> None:
