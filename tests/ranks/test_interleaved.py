@@ -1,7 +1,5 @@
 """Configs that take turns in live ranks."""
 
-from dataclasses import replace
-
 import pytest
 
 from fixtures.launch.faults import RankFailure
@@ -9,12 +7,14 @@ from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.worlds import parse_world
 
+STEADY = "tests.workloads_for_tests:steady"
 
-def interleaved(ranks: RankSet, *configs: str, workload: str = ":steady", **more: object) -> list[list[list[float]]]:
-    """What each rank answers, which is the same. workload: of tests/workloads_for_tests.py."""
+
+def interleaved(ranks: RankSet, *configs: str, workload: str = STEADY, **more: object) -> list[list[list[float]]]:
+    """What each rank answers, which is the same."""
     arguments = {"copies": 2, "warmup": 3, "block": 2, "rounds": (3, 3), "seconds": 60.0, **more}
     request = InterleaveRequest(
-        workload=f"tests.workloads_for_tests{workload}",
+        workload=workload,
         configs=list(configs),
         world="2cpu",
         **arguments,  # type: ignore[arg-type]
@@ -33,20 +33,10 @@ def test_each_copy_of_each_config_has_a_block_in_each_round(ranks: RankSet) -> N
 
 def test_the_buckets_of_a_config_that_was_never_launched_are_seen(ranks: RankSet) -> None:
     """DDP logs them late. Gradients of 10.8 MB."""
-    request = InterleaveRequest(
-        workload="vit_tiny",
-        configs=["ddp_default", "first_bucket_1mb-bucket_5mb", "last_bucket_1mb-bucket_25mb"],
-        world="2cpu",
-        copies=1,
-        warmup=5,
-        block=1,
-        rounds=(1, 1),
-        seconds=60.0,
-        required=False,
-    )
-    found = ranks.ask(parse_world("2cpu"), request, doing="taking turns")[0]
+    configs = ("ddp_default", "first_bucket_1mb-bucket_5mb", "last_bucket_1mb-bucket_25mb")
+    found = interleaved(ranks, *configs, workload="vit_tiny", copies=1, warmup=5, required=False)
     assert [len(copies) for copies in found] == [1, 1, 1]
-    found = ranks.ask(parse_world("2cpu"), replace(request, warmup=3), doing="taking turns")[0]
+    found = interleaved(ranks, *configs, workload="vit_tiny", copies=1, required=False)
     assert [len(copies) for copies in found] == [1, 0, 0], "what is not seen is left out"
 
 

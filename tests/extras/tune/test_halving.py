@@ -12,6 +12,7 @@ from fixtures.extras.tune.halving import (
     LEAST_DIFFERENCES,
     LEAST_PERCENT,
     Decision,
+    OutOfTime,
     Pass,
     Search,
     Turns,
@@ -274,8 +275,10 @@ def test_where_there_is_no_time_for_more_turns_what_they_found_faster_is_named(d
     """Two that turns do not tell apart: blocks of one vary by 2 %."""
 
     def take_turns(keys: Sequence[int], look: int | None) -> Turns[int] | None:
-        if look != 0:
+        if look is None:
             return None
+        if look > 0:
+            raise OutOfTime
         gain, varying = (0.1 if decides else 0.001), [1.02, 0.98, 1.0, 1.01, 0.99, 1.0]
         blocks = {0: varying, 1: [1 - gain] * 6, 2: [(1 - gain) * block_s for block_s in varying]}
         return Turns(block_s={key: [blocks[key]] * 2 for key in keys}, on_gpu=True)

@@ -107,8 +107,8 @@ def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> No
 
 def test_the_first_line_is_the_plan_and_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, Any]) -> None:
     assert re.search(
-        r"6 minutes allow about \d+ launches of \d+\.\d s\. The first \d+ candidates take turns, the final comparison "
-        r"about 42; further candidates around the best take the rest",
+        r"6 minutes allow about \d+ launches of \d+\.\d s\. The first \d+ candidates take turns\. About 42 launches "
+        r"are kept for the final comparison; further candidates around the best take the rest",
         tuned[0].unwrapped,
     )
     assert re.search(r"\d configs: bucket_\d+mb +\d+\.\d\d ms/step \(\+\d+\.\d % over ddp_default\)", tuned[0].output)
