@@ -12,6 +12,11 @@ from fixtures.matrix.hooks import HOOKS
 
 SUITES_OWN = [hook.name for hook in HOOKS.values() if hook.promise == "low_rank"]
 RANKS = (1, 2, 4, 8)
+# With -k powersgd, as the speed tests of these ranks.
+beyond_rank_1 = pytest.mark.on_request("powersgd_rank4")
+of_each_rank = pytest.mark.parametrize(
+    "rank", [RANKS[0], *(pytest.param(rank, marks=beyond_rank_1) for rank in RANKS[1:])]
+)
 OPTIONS = ("default", "bucket_1kb", "static_graph", "bucket_view")
 # Run with one hook, since DDP copies gradients and lays out buckets in the same way for all.
 FURTHER_OPTIONS = ("find_unused", "batched_grad_copy", "bucket_cap_mb_list", "lazy_bucket_allocation")
@@ -40,7 +45,7 @@ def test_gradients_of_zero_stay_zero_with_powersgd(promise: PromiseCheck, gradie
 
 
 @pytest.mark.parametrize(("option", "error_feedback"), [*((option, False) for option in OPTIONS), ("default", True)])
-@pytest.mark.parametrize("rank", RANKS)
+@of_each_rank
 def test_gradients_are_projected_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, option: str, error_feedback: bool
 ) -> None:
@@ -48,7 +53,7 @@ def test_gradients_are_projected_by_powersgd(
     promise(gradient_world, powersgd.follow, **{**RANK_1, "option": option}, shapes=SHAPES, changes=changes)
 
 
-@pytest.mark.parametrize("rank", RANKS)
+@of_each_rank
 def test_gradients_that_would_just_halve_are_left_alone_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int
 ) -> None:
@@ -80,7 +85,7 @@ def test_gradients_are_exact_at_full_rank_with_powersgd(
 
 
 @pytest.mark.parametrize("warm_start", [True, False])
-@pytest.mark.parametrize("rank", RANKS)
+@of_each_rank
 def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, warm_start: bool
 ) -> None:
@@ -88,6 +93,7 @@ def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
     promise(gradient_world, powersgd.converge, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
 
 
+@beyond_rank_1
 @pytest.mark.parametrize("kind", ["rank_deficient", "one_hot"])
 @pytest.mark.parametrize("rank", [4, 8])
 def test_gradients_of_a_low_rank_are_exact_with_powersgd(

@@ -179,10 +179,10 @@ def test_all_that_is_measured_comes_before_gradients_and_these_before_training(e
     assert files[-1] == "perf/test_training.py"
 
 
-def test_one_device_naive_ddp_the_default_and_the_limit_come_first() -> None:
-    first = words(collected("perf", "-k=scaling or throughput"))[:7]
-    assert first[:2] == ["1gpu-single", "1gpu-ddp"]
-    assert first[2:] == ["2gpu-ddp", "4gpu-ddp", "4gpu-ddp", "4gpu-ddp_default", "4gpu-no_comm"]
+def test_the_smallest_world_comes_first_and_in_it_naive_ddp_the_default_and_the_limit() -> None:
+    first = words(collected("perf", "-k=scaling or throughput"))[:8]
+    assert first[:4] == ["1gpu-single", "1gpu-ddp", "2gpu-ddp", "2gpu-bucket_10mb"]
+    assert first[4:] == ["4gpu-ddp", "4gpu-ddp", "4gpu-ddp_default", "4gpu-no_comm"]
 
 
 def test_equal_tests_are_in_the_order_of_the_command_line_and_those_with_error_feedback_last() -> None:

@@ -236,6 +236,21 @@ def test_a_difference_at_the_smallest_that_counts_ends_the_search_too(seed: int)
     assert (decision.word, {decision.best, *decision.tied} <= {"one", "other"}) == ("faster", True)
 
 
+@pytest.mark.parametrize(("time_for", "with_limit"), [(12, True), (9, False)])
+def test_references_are_launched_only_if_there_is_time_for_the_fewest_passes_of_all(
+    time_for: int, with_limit: bool
+) -> None:
+    search: Search[str] = Search(
+        default="default",
+        launch=lambda name, one: {"default": 0.1, "one": 0.09, "other": 0.095, "limit": 0.08}[name],
+        complexity=lambda name: 1,
+        launches_left=lambda: time_for - search.launches,
+    )
+    decision = search.decide(["one", "other"], references=["limit"])
+    assert (decision.best, decision.word, search.decided) == ("one", "faster", True)
+    assert (search.compared("limit", "one") is not None) == with_limit
+
+
 TURNS_S = {"default": 0.1, "one": 0.0965, "other": 0.0963, "limit": 0.09}
 
 
