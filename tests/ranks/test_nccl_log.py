@@ -36,6 +36,18 @@ def test_a_groups_log_is_its_own_with_the_version_and_the_variables_of_the_proce
     assert (parsed.nccl, parsed.pairs) == ("2.30.3", {"0 -> 1": {"P2P/CUMEM": "2-4,10"}})
 
 
+def test_configs_with_settings_of_nccl_take_turns_in_groups_of_their_own_which_leave_no_trace(ranks: RankSet) -> None:
+    """Two configs with the same setting share a group. Over gloo it has no effect."""
+    call(ranks, LOG, TWO)
+    call(ranks, WRITE, TWO, text="before\n")
+    configs = ["bucket_10mb", "ctas_4-bucket_10mb", "bf16-ctas_4-bucket_5mb", "algorithm_ring-bucket_25mb"]
+    found = call(ranks, "tests.ranks.rank_nccl:turns", TWO, configs=configs)
+    assert found == [{"of_default": [True, False, False, False], "groups": 1}] * 2
+    call(ranks, WRITE, TWO, text="after\n")
+    for text in call(ranks, LOG, TWO):
+        assert str(text).endswith("before\nafter\n")
+
+
 def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
     call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
     request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=4)

@@ -15,24 +15,14 @@ from fixtures.ranks.process_group import options
         ({"TORCH_NCCL_HIGH_PRIORITY": "1", "NCCL_CTA_POLICY": "1"}, True, 1),
     ],
 )
-def test_options_say_what_the_variables_do(
-    variables: dict[str, str], high: bool, policy: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("TORCH_NCCL_HIGH_PRIORITY", "NCCL_CTA_POLICY"):
-        monkeypatch.delenv(name, raising=False)
+def test_options_say_what_the_variables_do(variables: dict[str, str], high: bool, policy: int | None) -> None:
     untouched = distributed.ProcessGroupNCCL.Options().config
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    found = options()
+    found = options(variables)
     assert found.is_high_priority_stream == high
     if hasattr(untouched, "cta_policy"):
         assert found.config.cta_policy == (untouched.cta_policy if policy is None else policy)
 
 
 @pytest.mark.parametrize("variables", [{}, {"TORCH_NCCL_HIGH_PRIORITY": "0"}, {"NCCL_CTA_POLICY": "EFFICIENCY"}])
-def test_without_them_torch_has_its_defaults(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TORCH_NCCL_HIGH_PRIORITY", "NCCL_CTA_POLICY"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert options() is None
+def test_without_them_torch_has_its_defaults(variables: dict[str, str]) -> None:
+    assert options(variables) is None
