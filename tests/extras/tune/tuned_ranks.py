@@ -2,7 +2,7 @@
 
 Of ViT-L/32's gradients. Buckets of 37 MB are the fastest, NCCL_MAX_CTAS=8 gains 2 %, bf16 20 %, autocast 50 %, no
 communication 30 %. ``WRONG`` of the environment names a hook whose gradients are wrong; after ``INTERRUPTED_AFTER``
-launches the run gets SIGINT. With ``NO_GAIN_OF_NCCL`` no setting of NCCL gains.
+launches the run gets SIGINT.
 """
 
 import math
@@ -22,7 +22,6 @@ from tests import fake_ranks
 from tests.runs import nccl_that_reads
 
 WRONG, INTERRUPTED_AFTER = "DDP_PERF_TESTS_WRONG", "DDP_PERF_TESTS_INTERRUPTED_AFTER"
-NO_GAIN_OF_NCCL = "DDP_PERF_TESTS_NO_GAIN_OF_NCCL"
 # Configs with such a name have another gradient than the mean on the workload.
 WRONG_HERE = "DDP_PERF_TESTS_WRONG_HERE"
 # A workload whose gradients are not finite, which a launch sees that compares them.
@@ -47,8 +46,6 @@ def share_of(config: Config, *, ctas: str | None, autocast: bool) -> float:
     share = 1 + 0.01 * math.log(min(size, 1167) / BEST_MB) ** 2
     share *= 1 if config.gradient_as_bucket_view else 1.01
     of_nccl = 0.98 if ctas == "8" else 1.0
-    if NO_GAIN_OF_NCCL in os.environ:
-        of_nccl = 1.02 if config.variables else 1.0
     return share * SHARES.get(config.hook, 1.0) * of_nccl * (0.5 if autocast else 1.0)
 
 
@@ -73,7 +70,8 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 def _interleave(world: World, rank: int, arguments: dict[str, Any]) -> list[list[list[float]]]:
     """Blocks that vary by 0.1 %."""
     asked = InterleaveRequest(**arguments)
-    shares = [share_of(find_config(config), ctas=None, autocast=False) for config in asked.configs]
+    configs = [find_config(name) for name in asked.configs]
+    shares = [share_of(config, ctas=dict(config.variables).get("NCCL_MAX_CTAS"), autocast=False) for config in configs]
     rounds = [1 + 1e-3 * math.sin(7 * number) for number in range(asked.rounds[0])]
     return [[[0.1 * share * noise for noise in rounds]] * asked.copies for share in shares]
 

@@ -64,7 +64,7 @@ def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change()
     """One that launches show slower does not; nor one that changes the process."""
     plain = of("bucket_25mb", 90, 90.1)
     may, slower = of("lazy_buckets-bucket_25mb", 90.1, 89.9), of("batched_copy-bucket_25mb", 99, 99.1)
-    run, requests = turns_of(plain, may, slower, of("ctas_4-bucket_25mb", 89, 91), FAR, sets=1)
+    run, requests = turns_of(plain, may, slower, of("comm_mem-bucket_25mb", 89, 91), FAR, sets=1)
     assert [request.configs for request in requests] == [["bucket_25mb", "lazy_buckets-bucket_25mb"]] * 2
     (gain,) = setting_gains([plain, may], *run.turns_of_settings.values())
     assert (gain.in_turns, gain.one_launch, gain.decided, gain.gain_percent) == (True, False, False, 0)
