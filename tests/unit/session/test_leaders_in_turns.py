@@ -19,14 +19,19 @@ from tests.builders import launch, measured, run_of
 
 @dataclass
 class Asked:
-    """A set of ranks that notes what it is asked. Each copy is as fast as the others, in five rounds."""
+    """A set of ranks that notes what it is asked. Each copy is as fast as the others, in five rounds.
 
+    longer: how much other work lengthens some blocks of the second config.
+    """
+
+    longer: float = 0.0
     requests: list[InterleaveRequest] = field(default_factory=list)
 
     # Any: a world, and what ranks answer.
     def ask(self, world: Any, request: InterleaveRequest, *, doing: str) -> Any:
         self.requests.append(request)
-        return [[[[0.1] * 5] * request.copies for _ in request.configs]]
+        disturbed = [0.1, 0.1 + self.longer, 0.1, 0.1 + self.longer, 0.1 + self.longer]
+        return [[[disturbed if place == 1 else [0.1] * 5] * request.copies for place, _ in enumerate(request.configs)]]
 
 
 def of(config: str, *step_ms: float, lossless: bool = True, world: str = "2gpu") -> Measurement:
@@ -38,9 +43,11 @@ def of(config: str, *step_ms: float, lossless: bool = True, world: str = "2gpu")
     return measured(config, 1, world=world, launches=launches)
 
 
-def turns_of(*measurements: Measurement, sets: int = 3, **settings: Any) -> tuple[Run, list[InterleaveRequest]]:
+def turns_of(
+    *measurements: Measurement, sets: int = 3, ranks: Asked | None = None, **settings: Any
+) -> tuple[Run, list[InterleaveRequest]]:
     """The run after the turns, and what all sets were asked. settings: that differ."""
-    run, ranks = run_of(*measurements), Asked()
+    run, ranks = run_of(*measurements), ranks or Asked()
     run.settings = replace(run.settings, **settings)
     run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * sets))]
     take_turns(run, lambda text: None)
@@ -58,6 +65,16 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
         ("ddp_default", "bucket_10mb", "no_comm"), (2, 5)
     )
+
+
+@pytest.mark.parametrize(("longer", "counts"), [(0.0, True), (0.0001, True), (0.01, False)])
+def test_turns_that_decide_less_than_the_launches_do_not_count(longer: float, counts: bool) -> None:
+    """The launches of a run on four GPUs, whose turns decided only differences of 7.9 %."""
+    large = of("bucket_50mb", 89.51, 88.92, 89.64)
+    small, far = of("bucket_10mb", 89.24, 89.04, 89.22), of("ddp_default", 91.51, 90.92, 91.20)
+    run, requests = turns_of(small, large, far, ranks=Asked(longer=longer))
+    assert len(requests) == 2
+    assert bool(run.turns) == counts
 
 
 def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change() -> None:
