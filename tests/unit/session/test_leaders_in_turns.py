@@ -75,6 +75,8 @@ def test_turns_that_decide_less_than_the_launches_do_not_count(longer: float, co
     run, requests = turns_of(small, large, far, ranks=Asked(longer=longer))
     assert len(requests) == 2
     assert bool(run.turns) == counts
+    beaten = of("no_comm", 95.0, 95.1, 95.2)  # which is impossible: the launches were disturbed
+    assert turns_of(small, large, far, beaten, ranks=Asked(longer=longer))[0].turns
 
 
 def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change() -> None:
