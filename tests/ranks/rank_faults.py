@@ -11,17 +11,14 @@ import subprocess
 import sys
 import time
 import weakref
-from typing import Any
 
 import torch
 from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.launch.channel import Channel
 from fixtures.launch.heartbeat import IMPORTING, LATE_IMPORT
-from fixtures.launch.protocol import CannotRun, InterleaveRequest
+from fixtures.launch.protocol import CannotRun
 from fixtures.ranks.context import RankContext
-from fixtures.ranks.interleaved import interleave
 
 
 def pid(ctx: RankContext) -> int:
@@ -72,37 +69,6 @@ def still_has_what_it_built(ctx: RankContext) -> bool:
     """No fault: return True if what an earlier call built is still in memory."""
     assert _built is not None
     return _built() is not None
-
-
-def models_left_by_turns(ctx: RankContext) -> int:
-    """No fault: let configs take turns, and return how many of their DDP modules are still in memory."""
-    built: list[weakref.ref[DistributedDataParallel]] = []
-    original = DistributedDataParallel.__init__
-
-    # Any: DDP's arguments.
-    def noting(self: DistributedDataParallel, *given: Any, **named: Any) -> None:
-        built.append(weakref.ref(self))
-        original(self, *given, **named)
-
-    DistributedDataParallel.__init__ = noting  # type: ignore[method-assign]
-    try:
-        interleave(
-            ctx,
-            InterleaveRequest(
-                workload="vit_tiny",
-                configs=["ddp_default", "bf16"],
-                world="2cpu",
-                copies=2,
-                warmup=3,
-                block=1,
-                rounds=(3, 3),
-                seconds=0,
-            ),
-        )
-    finally:
-        DistributedDataParallel.__init__ = original  # type: ignore[method-assign]
-    assert len(built) == 4
-    return sum(module() is not None for module in built)
 
 
 def five_megabytes(ctx: RankContext) -> str:

@@ -57,7 +57,7 @@ def test_no_round_begins_after_the_time_but_for_the_least(ranks: RankSet) -> Non
 
 def test_with_the_turns_their_models_are_freed(ranks: RankSet) -> None:
     """A DDP module must not outlive its process group."""
-    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_faults:models_left_by_turns", {}, doing="x") == [0, 0]
+    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:models_left", {}, doing="x") == [0, 0]
 
 
 def test_a_config_that_changes_its_process_is_refused(ranks: RankSet) -> None:

@@ -41,7 +41,7 @@ def test_configs_with_settings_of_nccl_take_turns_in_groups_of_their_own_which_l
     call(ranks, LOG, TWO)
     call(ranks, WRITE, TWO, text="before\n")
     configs = ["bucket_10mb", "ctas_4-bucket_10mb", "bf16-ctas_4-bucket_5mb", "algorithm_ring-bucket_25mb"]
-    found = call(ranks, "tests.ranks.rank_nccl:turns", TWO, configs=configs)
+    found = call(ranks, "tests.ranks.rank_turns:groups", TWO, configs=configs)
     assert found == [{"of_default": [True, False, False, False], "groups": 1}] * 2
     call(ranks, WRITE, TWO, text="after\n")
     for text in call(ranks, LOG, TWO):

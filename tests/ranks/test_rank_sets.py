@@ -22,9 +22,10 @@ from fixtures.launch import reaper
 from fixtures.launch.faults import Kind, RankFailure
 from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets, Variables, share_out
+from fixtures.launch.rank_sets import RankSets, share_out
 from fixtures.launch.session import Session
 from fixtures.launch.starter import Start
+from fixtures.matrix.config_names import Variables
 from fixtures.matrix.interconnects import INTERCONNECTS, Interconnect
 from fixtures.matrix.worlds import World
 

@@ -7,6 +7,7 @@ import pytest
 from torch import distributed
 
 from fixtures.launch.protocol import CannotRun
+from fixtures.matrix.config_names import Variables
 from fixtures.ranks import process_group
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.process_group import options
@@ -51,7 +52,7 @@ RING = "host:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Ring\n"
     ],
 )
 def test_a_setting_that_nccls_log_does_not_show_is_refused_for_each_config_and_its_group_destroyed(
-    settings: tuple[tuple[str, str], ...], log: str, took: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: Variables, log: str, took: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, group = tmp_path / f"nccl.{os.getpid()}", object()
     file.write_text(CHANNELS.format(24) + RING)  # of the default group

@@ -1,0 +1,64 @@
+"""Code inside a rank for test_interleaved.py and test_nccl_log.py: what configs that take turns build, and leave."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from fixtures.launch.protocol import InterleaveRequest
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.interleaved import interleave
+from tests.ranks.rank_nccl import write
+
+
+def models_left(ctx: RankContext) -> int:
+    """Let configs take turns, and return how many of their DDP modules are still in memory."""
+    built: list[weakref.ref[DistributedDataParallel]] = []
+    _take_turns(ctx, ["ddp_default", "bf16"], copies=2, on_built=lambda ddp: built.append(weakref.ref(ddp)))
+    assert len(built) == 4
+    return sum(module() is not None for module in built)
+
+
+def groups(ctx: RankContext, *, configs: list[str]) -> dict[str, object]:
+    """Let configs take turns, and write a line to NCCL's log whenever one is wrapped.
+
+    Returns for each DDP module whether it has the default group, in their order, and the number of groups at the end.
+    """
+    default = distributed.distributed_c10d._get_default_group()
+    of_default: list[bool] = []
+
+    def note(ddp: DistributedDataParallel) -> None:
+        of_default.append(ddp.process_group is default)
+        write(ctx, text=f"wrapped {len(of_default)}\n")
+
+    _take_turns(ctx, configs, copies=1, on_built=note)
+    return {"of_default": of_default, "groups": len(distributed.distributed_c10d._world.pg_map)}
+
+
+def _take_turns(
+    ctx: RankContext, configs: list[str], *, copies: int, on_built: Callable[[DistributedDataParallel], None]
+) -> None:
+    original = DistributedDataParallel.__init__
+
+    # Any: DDP's arguments.
+    def noting(self: DistributedDataParallel, *given: Any, **named: Any) -> None:
+        original(self, *given, **named)
+        on_built(self)
+
+    request = InterleaveRequest(
+        workload="vit_tiny",
+        configs=configs,
+        world="2cpu",
+        copies=copies,
+        warmup=3,
+        block=1,
+        rounds=(3, 3),
+        seconds=0,
+    )
+    DistributedDataParallel.__init__ = noting  # type: ignore[method-assign]
+    try:
+        interleave(ctx, request)
+    finally:
+        DistributedDataParallel.__init__ = original  # type: ignore[method-assign]
