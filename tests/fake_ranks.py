@@ -237,8 +237,8 @@ class FakeRankSet(RankSet):
     def await_ready(self) -> None:
         """They are."""
 
-    def join(self, world: World) -> None:
-        """They form every world."""
+    def is_in(self, world: World) -> bool:
+        return True
 
     def await_joined(self) -> None:
         """They have."""
