@@ -44,12 +44,15 @@ def of(config: str, *step_ms: float, lossless: bool = True, world: str = "2gpu")
 
 
 def turns_of(
-    *measurements: Measurement, sets: int = 3, ranks: Asked | None = None, **settings: Any
+    *measurements: Measurement, ranks: Asked | None = None, **settings: Any
 ) -> tuple[Run, list[InterleaveRequest]]:
-    """The run after the turns, and what all sets were asked. settings: that differ."""
+    """The run after the turns, and what the ranks were asked. settings: that differ."""
     run, ranks = run_of(*measurements), ranks or Asked()
     run.settings = replace(run.settings, **settings)
-    run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * sets))]
+    used = SimpleNamespace(of=lambda interconnect, code: [ranks])
+    new = SimpleNamespace(of=used.of, close=lambda: None)
+    used.like = lambda launches: new
+    run.rank_sets = [cast(RankSets, used)]
     take_turns(run, lambda text: None)
     return run, ranks.requests
 
@@ -60,10 +63,10 @@ FAR, LIMIT = of("bucket_100mb", 120, 120.1), of("no_comm", 90, 90.1)
 
 def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit() -> None:
     run, requests = turns_of(DEFAULT, SMALL, FAR, LIMIT)
-    assert [request.configs for request in requests] == [["ddp_default", "bucket_10mb", "no_comm"]] * 2
+    assert [request.configs for request in requests] == [["ddp_default", "bucket_10mb", "no_comm"]]
     (turns,) = run.turns.values()
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
-        ("ddp_default", "bucket_10mb", "no_comm"), (2, 5)
+        ("ddp_default", "bucket_10mb", "no_comm"), (1, 5)
     )
 
 
@@ -73,7 +76,7 @@ def test_turns_that_decide_less_than_the_launches_do_not_count(longer: float, co
     large = of("bucket_50mb", 89.51, 88.92, 89.64)
     small, far = of("bucket_10mb", 89.24, 89.04, 89.22), of("ddp_default", 91.51, 90.92, 91.20)
     run, requests = turns_of(small, large, far, ranks=Asked(longer=longer))
-    assert len(requests) == 2
+    assert len(requests) == 1
     assert bool(run.turns) == counts
     beaten = of("no_comm", 95.0, 95.1, 95.2)  # which is impossible: the launches were disturbed
     assert turns_of(small, large, far, beaten, ranks=Asked(longer=longer))[0].turns
@@ -83,7 +86,7 @@ def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change()
     """One that launches show slower does not; nor one that changes the process."""
     plain = of("bucket_25mb", 90, 90.1)
     may, slower = of("lazy_buckets-bucket_25mb", 90.1, 89.9), of("batched_copy-bucket_25mb", 99, 99.1)
-    run, requests = turns_of(plain, may, slower, of("comm_mem-bucket_25mb", 89, 91), FAR, sets=1)
+    run, requests = turns_of(plain, may, slower, of("comm_mem-bucket_25mb", 89, 91), FAR)
     assert [request.configs for request in requests] == [["bucket_25mb", "lazy_buckets-bucket_25mb"]] * 2
     (gain,) = setting_gains([plain, may], *run.turns_of_settings.values())
     assert (gain.in_turns, gain.one_launch, gain.decided, gain.gain_percent) == (True, False, False, 0)
@@ -94,7 +97,7 @@ def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change()
 def test_turns_of_settings_choose_no_config() -> None:
     """Where the fastest cannot take turns."""
     graph, plain, setting = of("graph-bucket_25mb", 60), of("bucket_25mb", 100), of("batched_copy-bucket_25mb", 99.9)
-    run, requests = turns_of(graph, plain, setting, sets=1)
+    run, requests = turns_of(graph, plain, setting)
     assert [request.configs for request in requests] == [["bucket_25mb", "batched_copy-bucket_25mb"]]
     assert run.turns == {}
     (best, *_) = best_of([graph, plain, setting], turns=run.turns)
@@ -103,7 +106,7 @@ def test_turns_of_settings_choose_no_config() -> None:
 
 def test_only_the_settings_that_may_gain_most_take_turns() -> None:
     settings = [of(name, 90 + number / 100) for number, name in enumerate(DDP_SETTINGS)]
-    _, (*_, request) = turns_of(of("bucket_25mb", 90), of("fp16-bucket_25mb", 90), *settings, sets=1)
+    _, (*_, request) = turns_of(of("bucket_25mb", 90), of("fp16-bucket_25mb", 90), *settings)
     assert len(request.configs) <= 6
 
 
@@ -115,11 +118,11 @@ def test_what_the_launches_decide_takes_no_turns() -> None:
 
 def test_after_one_launch_of_each_those_near_the_fastest_take_turns() -> None:
     near, far = of("bucket_10mb", 102), of("bucket_100mb", 104)
-    (request,) = turns_of(of("ddp_default", 100), near, far, sets=1, quick=True)[1]
+    (request,) = turns_of(of("ddp_default", 100), near, far, quick=True)[1]
     assert request.configs == ["ddp_default", "bucket_10mb"]
     assert request.seconds == 6
     on_cpu = [of(m.config.name, 1e3 * m.seconds_per_step, world="2cpu") for m in (DEFAULT, near, far)]
-    (request,) = turns_of(*on_cpu, sets=1)[1]
+    (request,) = turns_of(*on_cpu)[1]
     assert request.configs == ["ddp_default", "bucket_10mb", "bucket_100mb"]
     assert request.copies == 1
 
@@ -131,12 +134,11 @@ def test_a_config_that_changes_its_process_takes_no_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_ms", "sets", "copies", "block", "rounds"),
-    [(10, 2, 2, 8, 6), (100, 2, 1, 3, 6), (200, 2, 1, 2, 6), (500, 1, 1, 2, 6), (1000, 1, 1, 2, 3)],
+    ("step_ms", "copies", "block", "rounds"),
+    [(10, 2, 8, 6), (100, 2, 3, 6), (200, 1, 3, 6), (500, 1, 2, 6), (1000, 1, 2, 3)],
 )
 def test_where_steps_are_long_blocks_are_short_and_copies_few_before_rounds_are(
-    step_ms: float, sets: int, copies: int, block: int, rounds: int
+    step_ms: float, copies: int, block: int, rounds: int
 ) -> None:
-    requests = turns_of(of("ddp_default", step_ms), of("bucket_10mb", step_ms), sets=2)[1]
-    assert len(requests) == sets
-    assert (requests[0].copies, requests[0].block, requests[0].rounds[0]) == (copies, block, rounds)
+    (request,) = turns_of(of("ddp_default", step_ms), of("bucket_10mb", step_ms))[1]
+    assert (request.copies, request.block, request.rounds[0]) == (copies, block, rounds)
