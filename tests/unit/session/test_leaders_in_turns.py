@@ -49,10 +49,7 @@ def turns_of(
     """The run after the turns, and what the ranks were asked. settings: that differ."""
     run, ranks = run_of(*measurements), ranks or Asked()
     run.settings = replace(run.settings, **settings)
-    used = SimpleNamespace(of=lambda interconnect, code: [ranks])
-    new = SimpleNamespace(of=used.of, close=lambda: None)
-    used.like = lambda launches: new
-    run.rank_sets = [cast(RankSets, used)]
+    run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * 3))]
     take_turns(run, lambda text: None)
     return run, ranks.requests
 

@@ -65,6 +65,26 @@ def test_a_burst_in_one_block_decides_nothing_and_hides_nothing() -> None:
     assert abs(behind[0].percent) < 0.1
 
 
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_other_work_in_many_blocks_decides_nothing_and_hides_nothing(share: float) -> None:
+    """As on a machine with four H100: bursts of seconds made blocks 1 to 30 % longer. One copy, six rounds."""
+    rng, runs = random.Random(5), 400
+
+    def disturbed(longer_percent: float) -> list[Replicates]:
+        found = measured(rng, 4, 1, 6, on_gpu=True, tails=False, longer_percent=longer_percent)
+        return [
+            [[t * (1 + (rng.random() < share) * rng.lognormvariate(0, 1) / 30) for t in copy] for copy in copies]
+            for copies in found
+        ]
+
+    named = [by_speed(disturbed(0), on_gpu=True)[0] for _ in range(runs)]
+    assert sum(len(leaders) == 1 for leaders in named) / runs <= TURNS_LEVEL
+    named = [by_speed(disturbed(1.0), on_gpu=True)[0] for _ in range(runs)]
+    assert sum(0 in leaders for leaders in named) / runs >= 0.99
+    alone = sum(leaders == [0] for leaders in named) / runs
+    assert alone >= (0.4 if share < 0.5 else 0.02)
+
+
 def test_what_changes_slowly_cancels() -> None:
     """The machine gets slower by half; a difference of 1 % stays."""
     drift = [1 + 0.5 * number / 19 for number in range(20)]
