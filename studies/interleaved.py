@@ -69,7 +69,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     on_gpu = torch.cuda.is_available()
     request = InterleaveRequest(
-        workload=given.workload,
+        workloads=[given.workload] * len(given.configs),
         configs=given.configs,
         world=given.world,
         copies=given.copies,

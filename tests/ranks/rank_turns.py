@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,6 +20,20 @@ def models_left(ctx: RankContext) -> int:
     _take_turns(ctx, ["ddp_default", "bf16"], copies=2, on_built=lambda ddp: built.append(weakref.ref(ddp)))
     assert len(built) == 4
     return sum(module() is not None for module in built)
+
+
+def dtypes(ctx: RankContext, *, workloads: list[str]) -> dict[str, list[str]]:
+    """Let ``ddp_default`` of these workloads take turns. Returns the dtypes of the models' outputs, by workload, and of
+    a matrix product afterwards."""
+    seen: dict[str, set[str]] = {"left": {str((torch.ones(2, 2) @ torch.ones(2, 2)).dtype)}}
+    under = iter([*workloads])
+
+    def note(ddp: DistributedDataParallel) -> None:
+        own = seen.setdefault(next(under), set())
+        ddp.module.register_forward_hook(lambda module, inputs, output: own.add(str(output.dtype)))
+
+    _take_turns(ctx, ["ddp_default"] * len(workloads), workloads=workloads, copies=1, on_built=note)
+    return {name: sorted(found) for name, found in seen.items()}
 
 
 def groups(ctx: RankContext, *, configs: list[str]) -> dict[str, object]:
@@ -38,7 +53,12 @@ def groups(ctx: RankContext, *, configs: list[str]) -> dict[str, object]:
 
 
 def _take_turns(
-    ctx: RankContext, configs: list[str], *, copies: int, on_built: Callable[[DistributedDataParallel], None]
+    ctx: RankContext,
+    configs: list[str],
+    *,
+    copies: int,
+    on_built: Callable[[DistributedDataParallel], None],
+    workloads: list[str] | None = None,
 ) -> None:
     original = DistributedDataParallel.__init__
 
@@ -48,7 +68,7 @@ def _take_turns(
         on_built(self)
 
     request = InterleaveRequest(
-        workload="vit_tiny",
+        workloads=workloads or ["vit_tiny"] * len(configs),
         configs=configs,
         world="2cpu",
         copies=copies,

@@ -14,7 +14,7 @@ def interleaved(ranks: RankSet, *configs: str, workload: str = STEADY, **more: o
     """What each rank answers, which is the same."""
     arguments = {"copies": 2, "warmup": 3, "block": 2, "rounds": (3, 3), "seconds": 60.0, **more}
     request = InterleaveRequest(
-        workload=workload,
+        workloads=[workload] * len(configs),
         configs=list(configs),
         world="2cpu",
         **arguments,  # type: ignore[arg-type]
@@ -58,6 +58,12 @@ def test_no_round_begins_after_the_time_but_for_the_least(ranks: RankSet) -> Non
 def test_with_the_turns_their_models_are_freed(ranks: RankSet) -> None:
     """A DDP module must not outlive its process group."""
     assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:models_left", {}, doing="x") == [0, 0]
+
+
+def test_each_trains_its_own_workload_in_its_own_precision(ranks: RankSet) -> None:
+    workloads = ["vit_tiny", "vit_tiny@autocast"]
+    found, _ = ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:dtypes", {"workloads": workloads}, doing="x")
+    assert found == {"left": ["torch.float32"], "vit_tiny": ["torch.float32"], "vit_tiny@autocast": ["torch.bfloat16"]}
 
 
 def test_a_config_that_changes_its_process_is_refused(ranks: RankSet) -> None:

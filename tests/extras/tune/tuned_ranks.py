@@ -70,8 +70,11 @@ def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
 def _interleave(world: World, rank: int, arguments: dict[str, Any]) -> list[list[list[float]]]:
     """Blocks that vary by 0.1 %."""
     asked = InterleaveRequest(**arguments)
-    configs = [find_config(name) for name in asked.configs]
-    shares = [share_of(config, ctas=dict(config.variables).get("NCCL_MAX_CTAS"), autocast=False) for config in configs]
+    shares = []
+    for workload, name in zip(asked.workloads, asked.configs, strict=True):
+        config = find_config(name)
+        ctas, autocast = dict(config.variables).get("NCCL_MAX_CTAS"), workload.endswith("@autocast")
+        shares.append(share_of(config, ctas=ctas, autocast=autocast))
     rounds = [1 + 1e-3 * math.sin(7 * number) for number in range(asked.rounds[0])]
     return [[[0.1 * share * noise for noise in rounds]] * asked.copies for share in shares]
 
