@@ -387,6 +387,22 @@ def test_sets_that_start_ahead_come_up_meanwhile_and_again_after_a_kill_or_a_clo
     sets.close()
 
 
+def test_all_sets_form_the_world_that_they_are_asked_for() -> None:
+    """Also after one has died while the others left theirs."""
+    sets = sets_of(2, size=2)
+    for world in (ONE, TWO, ONE):
+        assert [ranks.is_in(world) for ranks in sets.of(INTERCONNECTS["native"], world=world)] == [True, True]
+    first, second = sets.of(INTERCONNECTS["native"])
+    os.kill(run(first, ONE, "pid")[0], signal.SIGKILL)
+    with pytest.raises(RankFailure, match="died of SIGKILL"):
+        sets.of(INTERCONNECTS["native"], world=TWO)
+    assert (first.alive, second.alive) == (False, True)
+    assert [ranks.is_in(TWO) for ranks in sets.of(INTERCONNECTS["native"], world=TWO)] == [True, True]
+    second.leave()
+    assert run(second, TWO, "total") == [3.0, 3.0]
+    sets.close()
+
+
 def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
     sets = sets_of(2)
     both = threading.Barrier(2)

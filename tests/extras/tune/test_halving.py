@@ -403,6 +403,28 @@ def test_of_a_stage_the_three_fastest_in_turns_stay_and_only_those_that_cannot_a
     assert search.seconds(1) == pytest.approx(1.01)
 
 
+def test_where_memory_is_short_the_candidates_of_a_stage_take_turns_in_groups() -> None:
+    """Of two and the default; the second group runs next to other work, which makes it a third longer. 5 cannot run."""
+    groups: list[list[int]] = []
+
+    def take_turns(keys: Sequence[int], look: int | None) -> Turns[int]:
+        group = [key for key in keys if key != 5][:3]
+        groups.append(group)
+        longer = 1.3 if len(groups) == 2 else 1.0
+        seconds = {key: longer * (1.01**key if key else 1.2) for key in group}
+        return Turns(block_s={key: [[s, s, s]] for key, s in seconds.items()}, on_gpu=True)
+
+    search = Search(
+        default=0,
+        launch=lambda key, one: None if key == 5 else 1.0,
+        complexity=int,
+        takes_turns=lambda key: True,
+        take_turns=take_turns,
+    )
+    assert search.narrow([5, 4, 2, 3, 1], effort=1.0, keep=3) == [1, 2, 3]
+    assert groups == [[0, 4, 2], [0, 3, 1], [0]]
+
+
 @pytest.mark.parametrize(("gain", "launched"), [(0.001, False), (0.01, True)])
 def test_a_last_candidate_that_cannot_take_turns_is_launched_only_if_it_was_faster(gain: float, launched: bool) -> None:
     launches: list[int] = []
