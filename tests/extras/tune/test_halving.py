@@ -416,7 +416,7 @@ def test_where_memory_is_short_the_candidates_of_a_stage_take_turns_in_groups() 
 
     search = Search(
         default=0,
-        launch=lambda key, one: None if key == 5 else 1.0,
+        launch=lambda key, one: None if key == 5 else 1.01**key if key else 1.2,
         complexity=int,
         takes_turns=lambda key: True,
         take_turns=take_turns,
