@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import distributed
@@ -20,6 +21,13 @@ def models_left(ctx: RankContext) -> int:
     _take_turns(ctx, ["ddp_default", "bf16"], copies=2, on_built=lambda ddp: built.append(weakref.ref(ddp)))
     assert len(built) == 4
     return sum(module() is not None for module in built)
+
+
+def freed_between(ctx: RankContext) -> int:
+    """Let configs take turns, and return how often memory was freed for the next one, which graphs may use."""
+    with patch("fixtures.ranks.training.reset_peak_memory") as reset:
+        _take_turns(ctx, ["ddp_default", "bf16"], copies=1, on_built=lambda ddp: None)
+    return reset.call_count
 
 
 def dtypes(ctx: RankContext, *, workloads: list[str]) -> dict[str, list[str]]:

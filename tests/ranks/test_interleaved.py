@@ -60,6 +60,11 @@ def test_with_the_turns_their_models_are_freed(ranks: RankSet) -> None:
     assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:models_left", {}, doing="x") == [0, 0]
 
 
+def test_a_config_that_is_built_frees_no_memory_that_graphs_of_earlier_ones_use(ranks: RankSet) -> None:
+    """Without cuBLAS's workspaces, which go with the peak's counter, a replay ended its rank with SIGSEGV (2 H100)."""
+    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:freed_between", {}, doing="x") == [0, 0]
+
+
 def test_each_trains_its_own_workload_in_its_own_precision(ranks: RankSet) -> None:
     workloads = ["vit_tiny", "vit_tiny@autocast"]
     found, _ = ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:dtypes", {"workloads": workloads}, doing="x")

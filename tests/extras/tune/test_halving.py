@@ -305,6 +305,19 @@ def test_where_there_is_no_time_for_more_turns_what_they_found_faster_is_named(d
     assert (decision.word, search.decided, search.timed_out) == ("faster" if decides else "default", False, True)
 
 
+def test_what_is_far_behind_is_launched_once() -> None:
+    """Candidate 1 is four times as fast as the nine others; then it is launched with the default alone."""
+    launched: list[int] = []
+
+    def launch(key: int, one: Pass) -> float:
+        launched.append(key)
+        return 0.25 if key == 1 else 1.0
+
+    search = Search(default=0, launch=launch, complexity=int)
+    assert search.narrow(range(1, 11), effort=0.5) == [1]
+    assert sorted(launched) == list(range(11))
+
+
 def test_turns_that_find_nothing_faster_end_a_search_whose_stages_ran_out_of_time() -> None:
     search = Search(
         default=0,

@@ -25,6 +25,7 @@ from fixtures.matrix.configs import (
     NCCL_SETTINGS,
     OUTPUTS,
     SHARDING,
+    find_config,
 )
 from fixtures.matrix.hook import Gradient
 from fixtures.matrix.hooks import HOOKS, low_rank
@@ -216,6 +217,18 @@ def test_a_setting_of_ddp_changes_one_thing_of_the_config_it_is_compared_with(na
     assert replace(config, name="", bucket_cap_mb=25, **{changed: getattr(plain, changed)}) == replace(plain, name="")
     assert plain.name in (*DDP_PLAIN, "graph-bucket_25mb")
     assert not plain.compared_with
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_turns"),
+    [
+        *[("ddp_default", True), ("ctas_4-bucket_25mb", True), ("graph-bucket_25mb", True)],
+        *[("graph-ctas_4-bucket_25mb", False), ("powersgd_rank1", False), ("feed_loader", False)],
+    ],
+)
+def test_a_config_takes_turns_if_it_leaves_process_and_others_as_they_are(name: str, takes_turns: bool) -> None:
+    """A graph with settings of NCCL would outlive the communicator that it was captured with."""
+    assert find_config(name).takes_turns is takes_turns
 
 
 def test_the_cap_of_one_bucket_needs_the_default_cap_of_the_others() -> None:
