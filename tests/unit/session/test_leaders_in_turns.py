@@ -67,6 +67,13 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     )
 
 
+def test_only_the_configs_of_the_largest_world_take_turns() -> None:
+    larger = of("ddp_default", 100.0, 100.6, world="4gpu"), of("bucket_10mb", 100.3, 100.1, world="4gpu")
+    run, requests = turns_of(*larger, DEFAULT, SMALL)
+    assert [request.world for request in requests] == ["4gpu"]
+    assert [world for _, world, _ in run.turns] == ["4gpu"]
+
+
 @pytest.mark.parametrize(("longer", "counts"), [(0.0, True), (0.0001, True), (0.01, False)])
 def test_turns_that_decide_less_than_the_launches_do_not_count(longer: float, counts: bool) -> None:
     """The launches of a run on four GPUs, whose turns decided only differences of 7.9 %."""
