@@ -76,11 +76,10 @@ INSTANCES = ("2x-nvidia-h100-80gb-hbm3-nv18", "2x-nvidia-h200-nv18", "2x-nvidia-
 
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_the_search_finds_the_best_of_the_exhaustive_list_to_half_a_percent_in_its_time(instance: str) -> None:
-    behind_percent, decided, named = [], 0, 0
+    behind_percent, decided, named, kept = [], 0, 0, 0
     for seed in SEEDS:
         machine = Machine(instance, seed)
         search, best = machine.search()
-        assert best.word in ("faster", "unfinished")
         assert machine.took_s < LIMIT_S + START_S
         behind_percent.append(100 * (machine.true_s[best.best] / min(machine.true_s.values()) - 1))
         spread = max(0.25, 100 * search.spread)
@@ -90,6 +89,8 @@ def test_the_search_finds_the_best_of_the_exhaustive_list_to_half_a_percent_in_i
             assert own_s <= (search.seconds(other) or math.inf) * (1 + 1.5 * spread / 100)
         decided += search.decided and not search.timed_out
         named += best.word == "faster"
+        kept += best.word == "default"
     # Through host memory launches differ by as much as configs.
+    assert kept <= 1
     assert decided == named == len(SEEDS) or instance.endswith("-shm")
     assert sum(percent <= 0.5 for percent in behind_percent) >= 0.95 * len(behind_percent), behind_percent

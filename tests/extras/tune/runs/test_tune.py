@@ -166,7 +166,7 @@ def test_in_too_short_a_time_the_default_is_measured_and_the_rest_named(tmp_path
     outcome, tuning = tune(tmp_path, "--tune-minutes=0.0001")
     assert outcome.exit_code == pytest.ExitCode.OK
     assert (tuning["config"], tuning["decision"]) == ("ddp_default", "unfinished")
-    assert "NOT FINISHED within 0.0001 minutes" in outcome.unwrapped
+    assert "NOT DECIDED within 0.0001 minutes" in outcome.unwrapped
     assert re.search(r"no time to try bucket_\d+mb, bucket_\d+mb, bucket_\d+mb and \d+ more: ", outcome.unwrapped)
 
 
