@@ -155,3 +155,67 @@ def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[...,
     step = STEP.replace("x, y", "if rank == 1 and i == 6: break\nx, y")
     with pytest.raises(RankFailure, match=r"rank 1 of train.py ended after 6 optimizer steps, rank 0 had not"):
         run(script(step=step), check_gradients=True)
+
+
+TWO_BATCHES = """
+o.zero_grad()
+for part in range(2):
+    loss_of(m(batch()[0]), batch()[1]).backward()
+o.step()
+"""
+REDUCED_TWICE = "each of 2 batches a step is all-reduced"
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "said"),
+    [
+        pytest.param(PLAIN, TWO_BATCHES, True, id="accumulation"),
+        pytest.param(PLAIN, TWO_BATCHES.replace("zero_grad()", "zero_grad(set_to_none=False)"), True, id="zeros"),
+        pytest.param(
+            PLAIN,
+            TWO_BATCHES.replace("    loss", "    with m.no_sync() if not part else contextlib.nullcontext(): loss"),
+            False,
+            id="no_sync",
+        ),
+        pytest.param(
+            PLAIN, TWO_BATCHES.replace("    loss", "    o.zero_grad(); loss"), False, id="only_the_last_counts"
+        ),
+        pytest.param(
+            PLAIN,
+            TWO_BATCHES.replace("    loss", "    o.zero_grad(set_to_none=False); loss"),
+            False,
+            id="only_the_last_counts_zeros",
+        ),
+        pytest.param(PLAIN, TWO_BATCHES.replace("backward()", "backward(); o.step()"), False, id="an_update_each"),
+        pytest.param(
+            PLAIN,
+            "o.zero_grad(); (loss_of(m(batch()[0]), batch()[1]) + m(batch()[0]).sum()).backward(); o.step()",
+            False,
+            id="one_backward_pass",
+        ),
+        pytest.param(
+            PLAIN.replace("DDP(Net())", "DDP(Net(), static_graph=True)"), TWO_BATCHES, False, id="static_graph"
+        ),
+        pytest.param(
+            PLAIN.replace("DDP(Net())", "DDP(Net(), find_unused_parameters=True)"),
+            TWO_BATCHES,
+            False,
+            id="unused",
+        ),
+        pytest.param(
+            "m, other = DDP(Net()), DDP(nn.Linear(10, 64))\n"
+            "o, p = (torch.optim.SGD(x.parameters(), lr=0.01) for x in (m, other))",
+            "p.zero_grad(); m(other(torch.randn(8, 10))).sum().backward(); p.step()" + STEP,
+            False,
+            id="through_another",
+        ),
+    ],
+)
+def test_batches_that_are_all_reduced_one_by_one_are_said_where_one_all_reduce_would_do(
+    run: Run, script: Callable[..., Path], before: str, step: str, said: bool
+) -> None:
+    for result in run(script(before, step), check_gradients=True):
+        assert [line for line in result.remarks if line.startswith(REDUCED_TWICE)][:1] == [
+            f"{REDUCED_TWICE}: one all-reduce a step gives the same gradient; put forward and backward pass of all "
+            "batches but the last inside no_sync()"
+        ] * said

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from textwrap import dedent
 
 import pytest
 
@@ -37,6 +38,33 @@ def test_the_samples_of_a_step_are_counted(run: Run, script: Callable[..., Path]
     first, _ = run(script(before, step), check_gradients=True)
     assert first.workload_fingerprint.batch_size == 32
     assert first.gradient_lossless
+
+
+def test_the_samples_of_a_model_without_ddp_are_counted(run: Run, tmp_path: Path) -> None:
+    """Of a step with three batches, by a module that has all elements in another one, which it calls."""
+    script = """
+        import torch
+        from torch import nn
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(10, 2)
+            def forward(self, x):
+                return self.linear(x)
+
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(100):
+            optimizer.zero_grad()
+            for _ in range(3):
+                model(torch.randn(4, 10)).sum().backward()
+            optimizer.step()
+    """
+    (tmp_path / "train.py").write_text(dedent(script))
+    (alone,) = run(tmp_path / "train.py", "single", "1cpu")
+    assert alone.workload_fingerprint.batch_size == 3 * 4
+    assert alone.found["model"].startswith("Net,")
 
 
 TWO_MODELS = """
