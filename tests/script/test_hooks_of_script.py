@@ -52,6 +52,18 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
     assert (limit.by, round(limit.transfer_percent or 0)) == ("transfer", 20)
 
 
+def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> None:
+    longer = {"allreduce": [100.2, 100.2, 170, 100.2, 100.2, 100.2], "no_comm": [80.16, 150, 80.16, 80.16, 140, 80.16]}
+    run = run_with(BLOCKS | longer)
+    steps = {case.measurement.config.name: case.measurement.seconds_per_step for case in run.compared.values()}
+    assert steps["as_written-no_comm"] == pytest.approx(0.08)
+    (benchmark,) = record_so_far(run, None).benchmarks
+    assert benchmark.extra_info.of_limit_percent == pytest.approx(80)
+    limit = benchmark.extra_info.step_limit
+    assert limit is not None
+    assert limit.communication_percent == pytest.approx(20)
+
+
 def test_the_bytes_are_those_of_the_hook() -> None:
     sent = {
         case.measurement.config.name: case.measurement.wire_bytes_per_step for case in run_with(BLOCKS).cases.values()
