@@ -254,6 +254,8 @@ ENDS = {
     'torch.profiler.record_function("ddp-perf step")',
     "sys.exit(3)": "train.py ended before its first step with exit code 3",
     "sys.exit('no data')": "train.py ended before its first step: no data",
+    "exec('try: open(0xbad)\\nexcept OSError: sys.exit(3)')": "train.py ended before its first step with exit code 3, "
+    "after OSError: [Errno 9] Bad file descriptor",
     "os._exit(0)": "rank 0 exited with code 0 at starting the script",
 }
 
@@ -346,9 +348,14 @@ def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run
         run(script, "bf16")
 
 
-def test_a_script_that_needs_a_launcher_has_no_single(run: Run) -> None:
+def test_a_script_that_needs_a_launcher_has_no_single(run: Run, tmp_path: Path) -> None:
+    """Also one that handles the error and ends, as under hydra."""
     with pytest.raises(CannotRun, match=r"does not run as python accumulation.py: it joins a process group"):
         run(SCRIPTS / "accumulation.py", "single", "1cpu")
+    handles = "import os, sys\ntry: os.environ['LOCAL_RANK']\nexcept Exception: sys.exit(1)"
+    (tmp_path / "train.py").write_text(handles)
+    with pytest.raises(CannotRun, match=r"does not run as python train.py: it reads LOCAL_RANK, which a launcher sets"):
+        run(tmp_path / "train.py", "single", "1cpu")
 
 
 def test_an_error_that_the_script_catches_in_each_step_skips_the_config(run: Run, written: Callable[..., Path]) -> None:
