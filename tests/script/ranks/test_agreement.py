@@ -23,6 +23,17 @@ DRIFTING = {
         STEP,
         "head.weight by",
     ),
+    "initialised last": (
+        "torch.manual_seed(rank)\n"
+        + PLAIN.replace("o =", "m.apply(lambda one: getattr(one, 'reset_parameters', int)())\no ="),
+        STEP,
+        "set on each rank after DDP had made the ranks equal",
+    ),
+    "loaded on one rank": (
+        PLAIN + "if rank == 0: m.load_state_dict({name: one + 1 for name, one in m.state_dict().items()})",
+        STEP,
+        "initialise and load before DDP is constructed",
+    ),
     "always under no_sync": (
         PLAIN,
         STEP.replace("loss = ", "with m.no_sync(): loss = ").replace("loss.b", "with m.no_sync(): loss.b"),
