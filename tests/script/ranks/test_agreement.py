@@ -230,3 +230,4 @@ def test_batches_that_are_all_reduced_one_by_one_are_said_where_one_all_reduce_w
             f"{REDUCED_TWICE}: one all-reduce a step gives the same gradient; put forward and backward pass of all "
             "batches but the last inside no_sync()"
         ] * said
+        assert result.all_reduced_batches == (2 if said else None)

@@ -237,6 +237,19 @@ def test_the_limit_of_a_step_is_said_first(step_limit: dict[str, object], says: 
     assert (next(iter(card)), card["limited by"]) == ("limited by", says)
 
 
+@pytest.mark.parametrize(("communication_percent", "is_advised"), [(30.0, True), (0.5, False), (None, False)])
+def test_batches_that_are_all_reduced_one_by_one_are_advised_against_where_that_costs(
+    communication_percent: float | None, is_advised: bool
+) -> None:
+    record = h200()
+    costs = {"all_reduced_batches": 4, "communication_percent": communication_percent}
+    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]").update(costs)
+    begins = "one all-reduce a step in place of 4: all batches but the last inside no_sync(); use bucket_10mb"
+    assert said(record)["change"].startswith(begins) is is_advised
+    record["disturbed"] = ["load 9 of 8 cores"]
+    assert said(record)["change"].startswith(begins.partition(": ")[0]) is is_advised
+
+
 @pytest.mark.parametrize(
     ("by", "late_by", "begins"),
     [
