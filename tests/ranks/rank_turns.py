@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -9,7 +10,7 @@ import torch
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from fixtures.launch.protocol import InterleaveRequest
+from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.interleaved import interleave
 from tests.ranks.rank_nccl import write
@@ -28,6 +29,14 @@ def freed_between(ctx: RankContext) -> int:
     with patch("fixtures.ranks.training.reset_peak_memory") as reset:
         _take_turns(ctx, ["ddp_default", "bf16"], copies=1, on_built=lambda ddp: None)
     return reset.call_count
+
+
+def built_after_a_failed_capture(ctx: RankContext) -> int:
+    """Let configs that are not required take turns, and return how many were tried."""
+    cannot = CannotRun("a CUDA graph cannot capture its step", broken=True)
+    with patch("fixtures.ranks.interleaved._warmed_up", side_effect=cannot) as tried, suppress(CannotRun):
+        _take_turns(ctx, ["ddp_default", "bf16"], copies=1, on_built=lambda ddp: None, required=False)
+    return tried.call_count
 
 
 def dtypes(ctx: RankContext, *, workloads: list[str]) -> dict[str, list[str]]:
@@ -67,6 +76,7 @@ def _take_turns(
     copies: int,
     on_built: Callable[[DistributedDataParallel], None],
     workloads: list[str] | None = None,
+    required: bool = True,
 ) -> None:
     original = DistributedDataParallel.__init__
 
@@ -84,6 +94,7 @@ def _take_turns(
         block=1,
         rounds=(3, 3),
         seconds=0,
+        required=required,
     )
     DistributedDataParallel.__init__ = noting  # type: ignore[method-assign]
     try:

@@ -65,6 +65,14 @@ def test_a_config_that_is_built_frees_no_memory_that_graphs_of_earlier_ones_use(
     assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:freed_between", {}, doing="x") == [0, 0]
 
 
+def test_after_a_failed_capture_no_other_config_is_built(ranks: RankSet) -> None:
+    """It leaves torch's random numbers in the state of a capture."""
+    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:built_after_a_failed_capture", {}, doing="x") == [
+        1,
+        1,
+    ]
+
+
 def test_each_trains_its_own_workload_in_its_own_precision(ranks: RankSet) -> None:
     workloads = ["vit_tiny", "vit_tiny@autocast"]
     found, _ = ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:dtypes", {"workloads": workloads}, doing="x")

@@ -305,6 +305,32 @@ def test_where_there_is_no_time_for_more_turns_what_they_found_faster_is_named(d
     assert (decision.word, search.decided, search.timed_out) == ("faster" if decides else "default", False, True)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_decided_search_is_not_called_unfinished(seed: int) -> None:
+    """Of three candidates that are 0.2 to 0.3 % faster, which is too little to count."""
+    random = Random(seed)
+    seconds = {0: 1.0, 1: 0.998, 2: 0.9975, 3: 0.997}
+    search = Search(
+        default=0, launch=lambda key, one: seconds[key] * math.exp(random.gauss(0, 0.002)), complexity=int, seed=seed
+    )
+    decision = search.decide([1, 2, 3])
+    assert search.decided is (decision.word != "unfinished") or len(search.times_s(0)) == search.rules.most_passes
+
+
+def test_as_many_candidates_are_tried_as_there_is_time_for() -> None:
+    """With one more that takes turns it is worth it, and the three take less than two launches."""
+    search = Search(
+        default=0,
+        launch=lambda key, one: 1.0,
+        complexity=int,
+        takes_turns=lambda key: key != 3,
+        launches_left=lambda: 14,
+    )
+    leaders = [1, 2, 3]
+    assert search.cost([*leaders, 4]) > search.cost([*leaders, 4, 5])
+    assert search.affordable([4, 5], leaders=leaders) == [4, 5]
+
+
 def test_what_is_far_behind_is_launched_once() -> None:
     """Candidate 1 is four times as fast as the nine others; then it is launched with the default alone."""
     launched: list[int] = []

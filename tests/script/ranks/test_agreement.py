@@ -27,7 +27,12 @@ DRIFTING = {
         "torch.manual_seed(rank)\n"
         + PLAIN.replace("o =", "m.apply(lambda one: getattr(one, 'reset_parameters', int)())\no ="),
         STEP,
-        "set on each rank after DDP had made the ranks equal",
+        "given different values on the ranks after DDP was constructed",
+    ),
+    "never made equal": (
+        "torch.manual_seed(rank)\n" + PLAIN.replace("Net()", "Net(), init_sync=False"),
+        STEP,
+        "DDP did not make the ranks equal (init_sync=False)",
     ),
     "loaded on one rank": (
         PLAIN + "if rank == 0: m.load_state_dict({name: one + 1 for name, one in m.state_dict().items()})",
@@ -227,7 +232,7 @@ def test_batches_that_are_all_reduced_one_by_one_are_said_where_one_all_reduce_w
 ) -> None:
     for result in run(script(before, step), check_gradients=True):
         assert [line for line in result.remarks if line.startswith(REDUCED_TWICE)][:1] == [
-            f"{REDUCED_TWICE}: one all-reduce a step gives the same gradient; put forward and backward pass of all "
-            "batches but the last inside no_sync()"
+            f"{REDUCED_TWICE}, where one all-reduce is enough: put the forward and backward passes of all batches "
+            "but the last inside no_sync()"
         ] * said
         assert result.all_reduced_batches == (2 if said else None)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.launch.protocol import InterleaveRequest
+from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import DDP_SETTINGS
 from fixtures.records.config_comparison import best_of
@@ -21,15 +21,18 @@ from tests.builders import launch, measured, run_of
 class Asked:
     """A set of ranks that notes what it is asked. Each copy is as fast as the others, in five rounds.
 
-    longer: how much other work lengthens some blocks of the second config.
+    longer: how much other work lengthens some blocks of the second config. captures: False refuses CUDA graphs.
     """
 
     longer: float = 0.0
+    captures: bool = True
     requests: list[InterleaveRequest] = field(default_factory=list)
 
     # Any: a world, and what ranks answer.
     def ask(self, world: Any, request: InterleaveRequest, *, doing: str) -> Any:
         self.requests.append(request)
+        if not self.captures and any("graph-" in config for config in request.configs):
+            raise CannotRun("a CUDA graph cannot capture its step", broken=True)
         disturbed = [0.1, 0.1 + self.longer, 0.1, 0.1 + self.longer, 0.1 + self.longer]
         return [[[disturbed if place == 1 else [0.1] * 5] * request.copies for place, _ in enumerate(request.configs)]]
 
@@ -65,6 +68,15 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
         ("ddp_default", "bucket_10mb", "no_comm"), (1, 5)
     )
+
+
+def test_where_a_graph_cannot_be_captured_the_others_take_turns() -> None:
+    graph = of("graph-bucket_25mb", 99.9, 100.4)
+    run, requests = turns_of(DEFAULT, SMALL, graph, ranks=Asked(captures=False))
+    eager = ["ddp_default", "bucket_10mb"]
+    assert [request.configs for request in requests] == [[*eager, "graph-bucket_25mb"], eager]
+    (turns,) = run.turns.values()
+    assert [*turns.block_s] == eager
 
 
 def test_only_the_configs_of_the_largest_world_take_turns() -> None:
