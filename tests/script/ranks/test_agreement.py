@@ -203,6 +203,7 @@ REDUCED_TWICE = "each of 2 batches a step is all-reduced"
             id="only_the_last_counts_zeros",
         ),
         pytest.param(PLAIN, TWO_BATCHES.replace("backward()", "backward(); o.step()"), False, id="an_update_each"),
+        pytest.param(PLAIN, TWO_BATCHES.replace("range(2)", "range(1 + (i == 0))"), False, id="in_the_first_step"),
         pytest.param(
             PLAIN,
             "o.zero_grad(); (loss_of(m(batch()[0]), batch()[1]) + m(batch()[0]).sum()).backward(); o.step()",
