@@ -2,6 +2,7 @@
 
 python -m studies.interleaved --sets 5                                   # some minutes; A/A: four equal configs
 python -m studies.interleaved --sets 2 --configs ddp_default bf16 no_comm
+python -m studies.interleaved --configs ddp ddp ddp --workload vit_tiny vit_tiny studies.planted:vit_tiny__900us__1
 
 ``pair``: standard deviation of the difference of two blocks of a round, in %. ``copy``: that of two equal configs of a
 set without what the blocks explain; negative where the blocks explain more than all. With ``--sets N`` each set is also
@@ -12,7 +13,7 @@ import argparse
 import math
 import time
 from collections.abc import Sequence
-from statistics import fmean, variance
+from statistics import fmean, median, variance
 
 import torch
 
@@ -64,12 +65,14 @@ if __name__ == "__main__":
     parser.add_argument("--configs", nargs="+", default=["ddp_default"] * 4)
     parser.add_argument("--copies", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--workload", default="vit_tiny")
+    parser.add_argument("--workload", nargs="+", default=["vit_tiny"], help="one, or one for each config")
     parser.add_argument("--world", default="2cpu")
     given = parser.parse_args()
+    if len(given.workload) not in (1, len(given.configs)):
+        parser.error(f"{len(given.workload)} workloads for {len(given.configs)} configs: name one, or one for each")
     on_gpu = torch.cuda.is_available()
     request = InterleaveRequest(
-        workloads=[given.workload] * len(given.configs),
+        workloads=given.workload * (len(given.configs) // len(given.workload)),
         configs=given.configs,
         world=given.world,
         copies=given.copies,
@@ -90,4 +93,7 @@ if __name__ == "__main__":
     order, behind = by_speed([[copy[:rounds] for copy in copies] for copies in together], on_gpu=on_gpu)
     decides = max((d.least_percent for d in behind), default=0)
     print(f"all sets together: fastest: {', '.join(f'{given.configs[i]} {i}' for i in order)}; decides {decides:.2f} %")
+    first, *others = (fmean(math.log(median(copy)) for copy in copies) for copies in together)
+    slower = (f"{name} {100 * math.expm1(t - first):+.2f}" for name, t in zip(given.configs[1:], others, strict=True))
+    print(f"step against {given.configs[0]}, %: {', '.join(slower)}")
     print(f"{named} of {len(found)} sets name one; pair %.2f %%, copy %.2f %%" % components(found))
