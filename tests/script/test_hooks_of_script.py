@@ -8,6 +8,8 @@ import pytest
 
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import CONFIGS
+from fixtures.report.card import card_of
+from fixtures.report.rows import Report
 from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
@@ -50,6 +52,17 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
     (limit,) = [benchmark.extra_info.step_limit for benchmark in record.benchmarks]
     assert limit is not None
     assert (limit.by, round(limit.transfer_percent or 0)) == ("transfer", 20)
+
+
+def test_the_card_says_why_a_hook_that_took_turns_is_not_advised() -> None:
+    card = card_of(Report(record=record_so_far(run_with(BLOCKS), None)))
+    assert card.change is not None
+    assert card.change.text.startswith("nothing yet: the gradients of as_written-bf16 were not compared; ")
+    assert card.proved is not None
+    assert card.proved.text.startswith("no, as_written-bf16 took turns for its speed; without --quick its ")
+    alone = card_of(Report(record=record_so_far(run_with(BLOCKS | {"allreduce": [101] * 6}), None)))
+    assert alone.change is not None
+    assert alone.change.text.startswith("nothing yet: as_written was compared with no other config; ")
 
 
 def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> None:
