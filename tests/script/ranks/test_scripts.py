@@ -59,7 +59,7 @@ def test_a_plain_script_is_timed_under_its_own_arguments(run: Run) -> None:
     results = run(SCRIPTS / "plain.py", arguments=["--width", "96"])
     assert [len(one.step_s) for one in results] == [STEPS, STEPS]
     assert results[0].found["ddp"] == "DDP(bucket_cap_mb=1)"
-    assert results[0].found["model"].startswith("Sequential, 0.0 M parameters")
+    assert results[0].found["model"].startswith("Sequential, 0.017 M parameters, 0.066 MB of gradients")
     parts = [sum(parts) for parts in zip(*results[0].phases_s.values(), strict=True)]
     assert parts == pytest.approx(results[0].step_s)
 
