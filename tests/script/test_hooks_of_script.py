@@ -9,12 +9,11 @@ import pytest
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import CONFIGS
 from fixtures.report.card import card_of
-from fixtures.report.rows import Report
 from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import UNJUDGED
-from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured
+from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured, printed, report_of
 
 LINE = LaunchLine(path=Path("train.py"), arguments=(), shown="train.py", name="train")
 
@@ -55,14 +54,35 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
 
 
 def test_the_card_says_why_a_hook_that_took_turns_is_not_advised() -> None:
-    card = card_of(Report(record=record_so_far(run_with(BLOCKS), None)))
+    card = card_of(report_of(run_with(BLOCKS)))
     assert card.change is not None
     assert card.change.text.startswith("nothing yet: the gradients of as_written-bf16 were not compared; ")
     assert card.proved is not None
     assert card.proved.text.startswith("no, as_written-bf16 took turns for its speed; without --quick its ")
-    alone = card_of(Report(record=record_so_far(run_with(BLOCKS | {"allreduce": [101] * 6}), None)))
+    alone = card_of(report_of(run_with(BLOCKS | {"allreduce": [101] * 6})))
     assert alone.change is not None
     assert alone.change.text.startswith("nothing yet: as_written was compared with no other config; ")
+
+
+def test_steps_that_do_other_work_are_said() -> None:
+    """Such as an evaluation, which the median step does not show."""
+    rare, most = (run_with(BLOCKS) for _ in range(2))
+    for run, longer_s in ((rare, 0.2), (most, 0.9)):
+        case = run.cases["perf/test_script[train-2gpu-as_written]"]
+        (first,) = case.shared.launches
+        case.shared.launches = (replace(first, step_s=(*[0.1] * 14, longer_s, longer_s)),)
+    line = "as_written: 2 of 16 steps took 2.0 times the median: on average a step is 12 % longer"
+    assert line in printed(rare)
+    card = card_of(report_of(rare))
+    assert card.limit is not None
+    assert card.limit.text == "communication between ranks that no compute hides"
+    card = card_of(report_of(most))
+    assert card.limit is not None
+    assert card.limit.text == (
+        "2 of 16 steps, which take 56 % of the time; the others by communication between ranks that no compute hides"
+    )
+    assert card.change is not None
+    assert card.change.text.startswith("what makes 2 of 16 steps longer, such as an evaluation; nothing yet: ")
 
 
 def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> None:

@@ -13,7 +13,6 @@ from fixtures.stats.stopping_rule import (
     block_sizes,
     interval_rank,
     is_precise_enough,
-    longer_steps,
     max_steps_in_time,
     round_means_s,
 )
@@ -34,25 +33,6 @@ def test_steps_are_precise_enough_if_half_of_the_interval_is_within_the_precisio
     half_percent = 100 * (math.sqrt(7 / 2) - 1)
     assert is_precise_enough(step_s, half_percent + 1e-9)
     assert not is_precise_enough(step_s, half_percent - 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("step_s", "found"),
-    [
-        ([*[1.0] * 14, 3.0, 5.0], (2, 4.0)),
-        ([*[1.0] * 9, *[1.3] * 4, 2.0, 2.0, 2.0], (3, 2.0)),  # apart from the longest of the others
-        ([*[1.0] * 15, 9.0], None),  # one alone may be other work
-        ([*[1.0] * 13, 3.0, 5.0], None),  # too few
-        ([*[1.0] * 14, 1.4, 1.4], None),  # not much longer
-        ([*[1.0] * 10, *[1.3] * 4, 1.8, 1.8], None),  # not apart
-        ([*[1.0] * 58, 1.6, 1.6], None),  # 2 % on average
-        ([*[1.0] * 8, *[3.0] * 8], None),  # of two kinds, none is the usual one
-    ],
-)
-def test_steps_that_do_other_work_are_longer_than_all_others(
-    step_s: list[float], found: tuple[int, float] | None
-) -> None:
-    assert longer_steps(step_s) == found
 
 
 def test_one_outlier_does_not_matter_but_two_modes_do() -> None:
