@@ -108,6 +108,22 @@ def _mixed() -> "nn.Module":
     return Mixed()
 
 
+def _routed() -> "nn.Module":
+    """Each batch goes to one of two experts."""
+    from torch import nn
+
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.experts = nn.BatchNorm1d(64), nn.ModuleList(nn.Linear(64, 64) for _ in range(2))
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            outputs: Tensor = self.experts[int(inputs[0, 0] > inputs[0, 1])](self.norm(inputs))
+            return outputs
+
+    return Routed()
+
+
 def _sample(size: int = 64) -> "tuple[Tensor, ...]":
     import torch
 
@@ -294,6 +310,7 @@ disk_losing = replace(steady, name="disk_losing", loss=_disk_losing_loss)
 once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 queueing = replace(steady, name="queueing", model=_queueing, sample=_random)
+routed = replace(experts, name="routed", model=_routed, sample=_random, same_sample=False)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)

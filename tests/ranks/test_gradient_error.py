@@ -89,6 +89,20 @@ def test_lossless_is_what_was_delivered_not_what_was_promised(
 def test_parameters_that_only_some_ranks_use_are_compared_on_all(ranks: RankSet, config: str) -> None:
     assert error_of(ranks, config, workload=":experts") <= 2**-23
     assert launched(ranks, config, workload=":experts").gradient_lossless
+    assert launched(ranks, config, workload=":experts").left_out == []
+
+
+@pytest.mark.parametrize("config", ["bucket_10mb", "bf16", "no_comm", "ddp"])
+def test_static_graph_is_left_out_where_a_step_uses_other_parameters_than_another(ranks: RankSet, config: str) -> None:
+    launch = launched(ranks, config, workload=":routed")
+    left_out = [] if config == "ddp" else ["static_graph"]
+    assert (launch.left_out, launch.remarks) == (
+        left_out,
+        [f"{name} is left out: the parameters that a step uses vary" for name in left_out],
+    )
+    assert launch.gradient_lossless == (config in ("bucket_10mb", "ddp"))
+    plain = launched(ranks, "ddp", workload=":routed")
+    assert launch.workload_fingerprint == plain.workload_fingerprint, "to look at it changes nothing"
 
 
 @pytest.mark.parametrize(("config", "lossless"), [("ddp", True), ("fsdp2", True), ("no_comm", False)])

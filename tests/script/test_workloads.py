@@ -206,7 +206,13 @@ def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: P
     )
     (line,) = lines(tmp_path, str(script))
     config = find_config("bucket_10mb")
-    line.seen([SimpleNamespace(as_written=True, marked=False, left_out=[], found={"hook": "none"})])
+    line.seen([SimpleNamespace(as_written=True, marked=False, varies=False, left_out=[], found={"hook": "none"})])
     assert "+++ train.py" in line.lines(config, on_gpu=True)
-    line.seen([SimpleNamespace(as_written=True, marked=False, left_out=[], found={"hook": "bf16_compress_hook"})])
+    line.seen(
+        [
+            SimpleNamespace(
+                as_written=True, marked=False, varies=False, left_out=[], found={"hook": "bf16_compress_hook"}
+            )
+        ]
+    )
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)

@@ -34,6 +34,13 @@ FOUND = Tuned(
 )
 
 
+def test_what_the_training_cannot_have_is_not_pasted() -> None:
+    assert any("static_graph" in line for line in tuning_lines(FOUND))
+    assert not any(
+        "static_graph" in line for line in tuning_lines(replace(FOUND, excluded=frozenset({"static_graph"})))
+    )
+
+
 @pytest.mark.parametrize(("word", "pasted"), [("faster", True), ("unfinished", False)])
 def test_what_is_not_decided_is_nothing_to_paste(word: Literal["faster", "unfinished"], pasted: bool) -> None:
     lines = tuning_lines(replace(FOUND, word=word))

@@ -348,6 +348,20 @@ def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run
         run(script, "bf16")
 
 
+def test_a_script_whose_steps_use_different_parameters_is_measured_without_static_graph(
+    run: Run, written: Callable[..., Path]
+) -> None:
+    script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
+    assert [result.varies for result in run(script)] == [True, True]
+    for config in ("bf16", "no_comm"):
+        first, _ = run(script, config, excluded=["static_graph"])
+        assert first.left_out == ["static_graph"]
+        assert not first.varies
+    always = written(CHANGING.replace("step > 2", "False"), inside="if True:", outside="optimizer.zero_grad()")
+    assert [result.varies for result in run(always)] == [False, False]
+    assert run(always, "bf16")[0].left_out == []
+
+
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run, tmp_path: Path) -> None:
     """Also one that handles the error and ends, as under hydra."""
     with pytest.raises(CannotRun, match=r"does not run as python accumulation.py: it joins a process group"):

@@ -47,3 +47,10 @@ def test_a_setting_that_the_training_cannot_have_is_in_no_record() -> None:
     assert record.config_fingerprint is not None
     assert "static_graph" not in (record.config_fingerprint.ddp_arguments or {})
     assert record.remarks == ["static_graph is left out"]
+
+
+@pytest.mark.parametrize("left_out", [[], ["static_graph"]])
+def test_a_setting_that_the_training_cannot_have_is_not_pasted(left_out: list[str]) -> None:
+    lines = measured("bucket_10mb", 10, launches=(replace(COMPARED, left_out=left_out),)).lines
+    assert any("bucket_cap_mb=10" in line for line in lines)
+    assert any("static_graph" in line for line in lines) != bool(left_out)
