@@ -5,11 +5,12 @@ torch is imported by the builders, so that runs which measure nothing are short.
 """
 
 import os
+import random
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -122,6 +123,39 @@ def _routed() -> "nn.Module":
             return outputs
 
     return Routed()
+
+
+def _drawing_loss(own: bool) -> "Callable[[nn.Module, Tensor], Tensor]":
+    """Each pass draws which half of the inputs it leaves out: from the generators of Python and numpy, or its own."""
+
+    def loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+        import numpy as np
+
+        first = next(_steps) % 2 if own else (random.random() < 0.5) ^ int(np.random.rand() < 0.5)
+        inputs = inputs.clone()
+        inputs[:, 32 * first : 32 * (first + 1)] = 0
+        return _loss(model, inputs)
+
+    return loss
+
+
+def _checkpointing() -> "nn.Module":
+    """One module is checkpointed twice."""
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.block = nn.Linear(64, 64), nn.Linear(64, 64)
+
+        def forward(self, inputs: "Tensor") -> "Tensor":
+            outputs: Tensor = self.first(inputs)
+            for _ in range(2):
+                outputs = checkpoint(self.block, outputs, use_reentrant=True)
+            return outputs
+
+    return Checkpointing()
 
 
 def _sample(size: int = 64) -> "tuple[Tensor, ...]":
@@ -311,6 +345,9 @@ once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
 queueing = replace(steady, name="queueing", model=_queueing, sample=_random)
 routed = replace(experts, name="routed", model=_routed, sample=_random, same_sample=False)
+drawing = replace(steady, name="drawing", loss=_drawing_loss(own=False), sample=_random)
+irreproducible = replace(drawing, name="irreproducible", loss=_drawing_loss(own=True))
+checkpointing = replace(steady, name="checkpointing", model=_checkpointing, sample=_random)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)

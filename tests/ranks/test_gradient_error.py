@@ -1,6 +1,7 @@
 """The gradient error of a config, measured with the real workload on live ranks."""
 
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -90,6 +91,28 @@ def test_parameters_that_only_some_ranks_use_are_compared_on_all(ranks: RankSet,
     assert error_of(ranks, config, workload=":experts") <= 2**-23
     assert launched(ranks, config, workload=":experts").gradient_lossless
     assert launched(ranks, config, workload=":experts").left_out == []
+
+
+@pytest.mark.parametrize("config", ["ddp", "ddp_default", "bucket_view", "static_graph", "bucket_10mb"])
+def test_a_pass_that_draws_from_other_generators_than_torchs_is_compared(ranks: RankSet, config: str) -> None:
+    assert launched(ranks, config, workload=":drawing").gradient_lossless
+
+
+def test_a_pass_that_is_not_reproducible_is_not_called_wrong(ranks: RankSet) -> None:
+    launch = launched(ranks, "ddp", workload=":irreproducible")
+    assert (launch.gradient_error, launch.gradient_lossless) == (None, None)
+    (remark,) = launch.remarks
+    assert re.fullmatch(
+        r"gradients not compared: two backward passes of one batch differ by 1\d\d %; "
+        r"draw from torch, random or numpy.random",
+        remark,
+    )
+
+
+def test_a_model_that_needs_static_graph_skips_the_configs_without_it(ranks: RankSet) -> None:
+    assert launched(ranks, "static_graph", workload=":checkpointing").gradient_lossless
+    with pytest.raises(CannotRun, match=r"cannot train this model without static_graph: a parameter is ready twice"):
+        launched(ranks, "ddp", workload=":checkpointing")
 
 
 @pytest.mark.parametrize("config", ["bucket_10mb", "bf16", "no_comm", "ddp"])
