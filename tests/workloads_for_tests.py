@@ -139,6 +139,21 @@ def _drawing_loss(own: bool) -> "Callable[[nn.Module, Tensor], Tensor]":
     return loss
 
 
+def _penalised_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+    """A gradient penalty. With static_graph DDP then all-reduces nothing: torch.autograd.grad ends its first step."""
+    import torch
+
+    inputs = inputs.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model(inputs).sum(), inputs, create_graph=True)
+    return slope.square().mean() + _loss(model, inputs)
+
+
+def _nonlinear() -> "nn.Module":
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(64, 64), nn.Softplus(), nn.Linear(64, 64))
+
+
 def _checkpointing() -> "nn.Module":
     """One module is checkpointed twice."""
     from torch import nn
@@ -348,6 +363,7 @@ routed = replace(experts, name="routed", model=_routed, sample=_random, same_sam
 drawing = replace(steady, name="drawing", loss=_drawing_loss(own=False), sample=_random)
 irreproducible = replace(drawing, name="irreproducible", loss=_drawing_loss(own=True))
 checkpointing = replace(steady, name="checkpointing", model=_checkpointing, sample=_random)
+penalised = replace(steady, name="penalised", model=_nonlinear, loss=_penalised_loss, sample=_random)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)

@@ -109,6 +109,23 @@ def test_a_pass_that_is_not_reproducible_is_not_called_wrong(ranks: RankSet) -> 
     )
 
 
+@pytest.mark.parametrize(("config", "fidelity"), [("ddp", "lossless"), ("bf16", "wrong"), ("static_graph", "wrong")])
+def test_a_mean_that_ddp_does_not_form_for_this_model_is_wrong_in_bfloat16_too(
+    ranks: RankSet, config: str, fidelity: str
+) -> None:
+    launch = launched(ranks, config, workload=":penalised")
+    measured = Measurement(
+        workload=WORKLOADS["vit_tiny"],
+        config=find_config(config),
+        world=parse_world("2cpu"),
+        interconnect=INTERCONNECTS["native"],
+        launches=(launch,),
+    )
+    assert measured.fidelity == fidelity
+    said = str(measured.broken_promise)
+    assert ("promises the mean in bfloat16, but on penalised its gradient is off by " in said) == (config == "bf16")
+
+
 def test_a_model_that_needs_static_graph_skips_the_configs_without_it(ranks: RankSet) -> None:
     assert launched(ranks, "static_graph", workload=":checkpointing").gradient_lossless
     with pytest.raises(CannotRun, match=r"cannot train this model without static_graph: a parameter is ready twice"):
