@@ -211,6 +211,13 @@ def _random() -> "tuple[Tensor, ...]":
     return (torch.randn(64),)
 
 
+def _of_other_generators() -> "tuple[Tensor, ...]":
+    import numpy as np
+    import torch
+
+    return (torch.tensor([random.random() for _ in range(32)] + np.random.rand(32).tolist()) - 0.5,)
+
+
 def _sample_every(batch_s: float) -> "tuple[Tensor, ...]":
     """As slow as it takes for all workers together to need so long for a batch of two, in a world of one."""
     from fixtures.matrix.worlds import parse_world
@@ -364,6 +371,7 @@ drawing = replace(steady, name="drawing", loss=_drawing_loss(own=False), sample=
 irreproducible = replace(drawing, name="irreproducible", loss=_drawing_loss(own=True))
 checkpointing = replace(steady, name="checkpointing", model=_checkpointing, sample=_random)
 penalised = replace(steady, name="penalised", model=_nonlinear, loss=_penalised_loss, sample=_random)
+of_other_generators = replace(steady, name="of_other_generators", model=_nonlinear, sample=_of_other_generators)
 left_out = replace(experts, name="left_out", find_unused_parameters=False)
 shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)

@@ -1,9 +1,11 @@
 """Code inside a rank for test_ddp_settings.py: the check of a config on a DDP that was built for it, or for another."""
 
 import os
+import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
@@ -12,7 +14,7 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.context import RankContext
-from fixtures.ranks.ddp_settings import check_ddp_settings, ddp_settings
+from fixtures.ranks.ddp_settings import check_ddp_settings, ddp_settings, unused_vary
 from fixtures.ranks.wrapping import wrap
 
 
@@ -28,6 +30,44 @@ class _Model(nn.Module):
         for layer in self.layers:
             inputs = layer(inputs).tanh()
         return inputs
+
+
+def looked_at(ctx: RankContext) -> tuple[bool, list[str]]:
+    """Whether the used parameters vary, and what the look has changed."""
+
+    class Routed(nn.Module):
+        seen: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.experts = nn.BatchNorm1d(4), nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+            self.register_buffer("seen", torch.zeros(0, 4))
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.seen = torch.cat([self.seen, inputs.detach()])[-6:]
+            outputs: Tensor = self.experts[int(inputs[0, 0] > 1)](self.norm(inputs))
+            return outputs
+
+    def state() -> dict[str, object]:
+        buffers = {name: buffer.tolist() for name, buffer in model.named_buffers()}
+        drawn = {"torch": torch.get_rng_state().tolist(), "random": random.getstate(), "numpy": np.random.rand()}
+        return buffers | drawn | {"gradients": [name for name, p in model.named_parameters() if p.grad is not None]}
+
+    def sample() -> tuple[Tensor, ...]:
+        return (torch.randn(4) + random.random() + np.random.rand(),)
+
+    def loss(module: nn.Module, inputs: Tensor) -> Tensor:
+        total: Tensor = module(inputs).sum()
+        return total
+
+    model = Routed()
+    workload = replace(WORKLOADS["vit_tiny"], name="routed_here", batch_size=2, sample=sample, loss=loss)
+    np.random.seed(3)
+    before = state()
+    np.random.seed(3)
+    varies = unused_vary(ctx, workload, model)
+    after = state()
+    return varies, [name for name, value in before.items() if after[name] != value]
 
 
 # Any: fields of a config.

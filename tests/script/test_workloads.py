@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.processes import OnThisMachine
+from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
 from fixtures.session.command_line import CommandLine
@@ -216,3 +217,15 @@ def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: P
         ]
     )
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
+
+
+def test_a_script_whose_steps_use_different_parameters_gets_no_static_graph(script: Path, tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, str(script))
+    config = find_config("bucket_10mb")
+    asked = TrainRequest(workload="x", config="bf16", world="2cpu", steps=1, warmup=1)
+    assert "static_graph" in "".join(line.lines(config, on_gpu=True))
+    assert not line.request(asked).varies
+    found = {"as_written": True, "marked": False, "left_out": [], "bucket_bytes": [8], "found": {"hook": "none"}}
+    line.seen([SimpleNamespace(**found, varies=False), SimpleNamespace(**found, varies=True)])
+    assert "static_graph" not in "".join(line.lines(config, on_gpu=True))
+    assert line.request(asked).varies

@@ -59,7 +59,7 @@ def test_a_plain_script_is_timed_under_its_own_arguments(run: Run) -> None:
     results = run(SCRIPTS / "plain.py", arguments=["--width", "96"])
     assert [len(one.step_s) for one in results] == [STEPS, STEPS]
     assert results[0].found["ddp"] == "DDP(bucket_cap_mb=1)"
-    assert results[0].found["model"].startswith("Sequential, 0.017 M parameters, 0.066 MB of gradients")
+    assert results[0].found["model"].startswith("Sequential, 16.5 k parameters, 66.1 kB of gradients")
     parts = [sum(parts) for parts in zip(*results[0].phases_s.values(), strict=True)]
     assert parts == pytest.approx(results[0].step_s)
 
@@ -354,12 +354,17 @@ def test_a_script_whose_steps_use_different_parameters_is_measured_without_stati
     script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
     assert [result.varies for result in run(script)] == [True, True]
     for config in ("bf16", "no_comm"):
-        first, _ = run(script, config, excluded=["static_graph"])
+        first, _ = run(script, config, varies=True, check_gradients=True)
         assert first.left_out == ["static_graph"]
+        assert "static_graph is left out: the parameters that a step uses vary" in first.remarks
         assert not first.varies
     always = written(CHANGING.replace("step > 2", "False"), inside="if True:", outside="optimizer.zero_grad()")
     assert [result.varies for result in run(always)] == [False, False]
     assert run(always, "bf16")[0].left_out == []
+    twice = "(model(torch.randn(4, 8), both=False) + model(torch.randn(4, 8), both=True)).sum().backward()"
+    both = CHANGING.replace("model(torch.randn(4, 8), both=step > 2).sum().backward()", twice)
+    assert both != CHANGING
+    assert [result.varies for result in run(written(both, inside="if True:", outside=""))] == [False, False]
 
 
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run, tmp_path: Path) -> None:

@@ -54,3 +54,21 @@ def test_a_setting_that_the_training_cannot_have_is_not_pasted(left_out: list[st
     lines = measured("bucket_10mb", 10, launches=(replace(COMPARED, left_out=left_out),)).lines
     assert any("bucket_cap_mb=10" in line for line in lines)
     assert any("static_graph" in line for line in lines) != bool(left_out)
+
+
+@pytest.mark.parametrize(
+    ("config", "launches_s", "number"),
+    [
+        ("as_written", [[*[1.0] * 14, 3.0, 3.0], [*[1.0] * 12, 3.0, 3.0, 3.0]], 3),
+        ("as_written", [[*[1.0] * 14, 3.0, 3.0]] * 2 + [[1.0] * 16], 2),  # in most launches
+        ("as_written", [[1.0] * 20, [1.0] * 20, [1.5] * 20], None),  # a slow launch
+        ("as_written", [[*[1.0] * 14, 3.0, 3.0], [1.0] * 16], None),
+        ("bf16", [[*[1.0] * 14, 3.0, 3.0]], None),  # told once, of the script as written
+    ],
+)
+def test_longer_steps_are_those_of_most_launches(
+    config: str, launches_s: list[list[float]], number: int | None
+) -> None:
+    launches = tuple(replace(COMPARED, step_s=tuple(step_s)) for step_s in launches_s)
+    found = measured(config, 1, launches=launches).to_record().longer_steps
+    assert (None if found is None else found.number) == number
