@@ -104,7 +104,7 @@ def test_a_pass_that_is_not_reproducible_is_not_called_wrong(ranks: RankSet) -> 
     (remark,) = launch.remarks
     assert re.fullmatch(
         r"gradients not compared: two backward passes of one batch differ by 1\d\d %; "
-        r"if the model draws, not from a generator of its own",
+        r"if the model draws random numbers, draw them from a global generator",
         remark,
     )
 

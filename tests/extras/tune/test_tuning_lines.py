@@ -38,7 +38,7 @@ def test_what_the_training_cannot_have_is_not_pasted() -> None:
     assert any("static_graph=True" in line for line in tuning_lines(FOUND))
     lines = tuning_lines(replace(FOUND, excluded=frozenset({"static_graph"})))
     assert not any("static_graph=True" in line for line in lines)
-    assert any("static_graph is left out: the training cannot have it" in line for line in lines)
+    assert any("static_graph is left out: this training cannot use it" in line for line in lines)
 
 
 @pytest.mark.parametrize(("word", "pasted"), [("faster", True), ("unfinished", False)])
