@@ -65,6 +65,17 @@ def test_the_card_has_at_most_eight_lines(record: Record) -> None:
     assert sum(len(finding.lines()) for finding in concluded(record).lines()) <= 7  # and the next command
 
 
+THREE_SLOWER: Record = {
+    "word": "slower",
+    "change_percent": 4.0,
+    "threshold_percent": 2.0,
+    "tests": 3,
+    "of": "tests that communicate",
+    "slower": 3,
+    "canaries": {},
+    "software": [],
+    "explained_percent": 0.0,
+}
 GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
 
 
@@ -83,8 +94,8 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
             "bad",
         ),
         (
-            {"failed": {"perf::common_shift[x]": "all 12 tests are slower"}},
-            f"33 ok (33 measured tests); all tests slowed down together; 1 failed; {FOUND}",
+            {"failed": {"perf::common_shift[x]": "all 3 tests are slower"}, "common_shift": {"x": THREE_SLOWER}},
+            f"33 ok (33 measured tests); all 3 tests that communicate slowed down together; 1 failed; {FOUND}",
             "bad",
         ),
         (

@@ -111,3 +111,27 @@ def test_work_outside_of_every_range_has_the_next_move(tmp_path: Path) -> None:
     (timeline,) = timelines(launching(("Batch 0", 0, 10)).chrome(tmp_path / "rank0.json"))
     with pytest.raises(BadTrace, match=r"\(kernels and copies: 1\): no range launched any: call prof\.step\(\)"):
         break_down(timeline)
+
+
+def test_a_range_that_launched_a_small_part_is_not_proposed_for_a_step(tmp_path: Path) -> None:
+    recording = Recording()
+    for step in range(3):
+        recording.range("load", 1000 * step, 1000 * step + 100)
+        recording.range("update", 1000 * step + 800, 1000 * step + 850)
+        for launched in (200, 400, 600, 810):
+            recording.run(GEMM, 1000 * step + launched + 10, 1000 * step + launched + 40, at=1000 * step + launched)
+    (timeline,) = timelines(recording.chrome(tmp_path / "rank0.json"))
+    with pytest.raises(BadTrace, match=r"'update' launched 3, no range more: call prof\.step"):
+        break_down(timeline, Marks(steps=("load",)))
+
+
+def test_the_only_step_of_a_recording_says_how_long_after_its_range_it_begins(tmp_path: Path) -> None:
+    recording = Recording()
+    recording.range("Batch 0", 0, 3000)
+    recording.run(GEMM, 2810, 2830, at=2800)
+    (timeline,) = timelines(recording.chrome(tmp_path / "rank0.json"))
+    assert break_down(timeline).after_range_ns == 2_810_000
+    recording.range("Batch 1", 3100, 3200)
+    recording.run(GEMM, 3150, 3180, at=3140)
+    (timeline,) = timelines(recording.chrome(tmp_path / "rank0.json"))
+    assert break_down(timeline).after_range_ns is None
