@@ -97,8 +97,6 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
     asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.warning:workload")
     outcome = pytest_perf(no_storage, *asked, variables=my_project)
     assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[mine-1cpu-single]"]
-    assert "UserWarning: the old way" in outcome.errors
-    assert "the old name" not in outcome.errors
     asked = ("perf", "--collect-only", "-q", "-k", "1cpu-single", "--workload=my_project.taken:built_in")
     outcome = pytest_perf(no_storage, *asked, variables=my_project)
     assert outcome.test_ids == ["perf/test_scaling.py::test_scaling[vit_tiny-1cpu-single]"]
@@ -123,7 +121,7 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
         ("--workload=my_project.unfinished:workload", "/my_project/unfinished.py, line 1)"),
         ("--hook=my_project.calls:hook", "/my_project/calls.py, line 3)"),
         ("--workload=my_project.script:workload", "importing it raised SystemExit: 0"),
-        ("--workload=my_project.leaves:workload", "importing it ended its process: it exited with code 0"),
+        ("--workload=my_project.leaves:workload", "its process exited with code 0 while importing my_project.leaves"),
         ("--workload=my_project.joins:workload", "the module calls init_process_group when it is imported: ranks have"),
         ("--workload=my_project.joined:workload", "the module calls init_process_group when it is imported: ranks"),
         ("--workload=my_project.silent:workload", "importing it raised E: <E without a text> (/"),
