@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +19,22 @@ from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured, prin
 LINE = LaunchLine(path=Path("train.py"), arguments=(), shown="train.py", name="train")
 
 
-def run_with(block_ms: Mapping[str, Sequence[float]]) -> Run:
+# Any: fields of a launch.
+def run_with(block_ms: Mapping[str, Sequence[float]], **of_launch: Any) -> Run:
     """A script whose step takes 100 ms as written, and whose hooks took turns."""
     as_written = measured("ddp", 1, world="2gpu", launches=(replace(launch(0.1), gradient_error=0.0),))
     as_written = replace(
         as_written,
         config=CONFIGS["as_written"],
         workload=replace(as_written.workload, name="train", training=LINE),
-        launches=(replace(as_written.launches[0], gradients=[(8_600_000, 4)], phase_s={"input": 0.0, "forward": 0.0}),),
+        launches=(
+            replace(
+                as_written.launches[0],
+                gradients=[(8_600_000, 4)],
+                phase_s={"input": 0.0, "forward": 0.0},
+                **of_launch,
+            ),
+        ),
     )
     run = Run(settings=SETTINGS, host_load=QUIET_HOST)
     case = case_of(measurement=as_written, verdict=UNJUDGED)
@@ -59,9 +68,6 @@ def test_the_card_says_why_a_hook_that_took_turns_is_not_advised() -> None:
     assert card.change.text.startswith("nothing yet: the gradients of as_written-bf16 were not compared; ")
     assert card.proved is not None
     assert card.proved.text.startswith("no, as_written-bf16 took turns for its speed; without --quick its ")
-    alone = card_of(report_of(run_with(BLOCKS | {"allreduce": [101] * 6})))
-    assert alone.change is not None
-    assert alone.change.text.startswith("nothing yet: as_written was compared with no other config; ")
 
 
 def test_steps_that_do_other_work_are_said() -> None:
@@ -104,14 +110,28 @@ def test_the_bytes_are_those_of_the_hook() -> None:
     assert sent == {"as_written": 17_200_000, "as_written-bf16": 8_600_000, "as_written-no_comm": 0}
 
 
-def test_where_the_plain_mean_is_slower_than_the_script_no_gain_is_shown() -> None:
-    run = run_with({hook: [1.02 * ms for ms in times] for hook, times in BLOCKS.items()})
-    assert [case.measurement.config.name for case in run.compared.values()] == ["as_written-no_comm", "as_written"]
-    (as_written,) = run.judged.values()
-    (remark,) = as_written.measurement.launches[0].remarks
-    assert remark == "bf16 is launched by itself: as a hook, the plain mean changes the step by +2.2 %"
-    empty = replace(as_written.measurement, config=CONFIGS["bf16"], launches=())
-    assert took_turns(run, replace(as_written.subject, empty=empty)) is None
+def test_rows_compare_within_the_turns_whatever_changed_since_the_measured_steps() -> None:
+    run = run_with({hook: [1.2 * ms for ms in times] for hook, times in BLOCKS.items()})
+    steps = {case.measurement.config.name: case.measurement.seconds_per_step for case in run.compared.values()}
+    assert steps == pytest.approx({"as_written": 0.1, "as_written-bf16": 0.095, "as_written-no_comm": 0.08})
+
+
+@pytest.mark.parametrize(
+    ("batches", "counted", "of_rows"),
+    [
+        (1, 8_600_000.0, {"as_written-bf16": 4_300_000.0, "as_written-no_comm": 0.0}),
+        (1, 12_800_000.0, {"as_written-bf16": 8_500_000.0, "as_written-no_comm": 4_200_000.0}),
+        (4, 34_400_000.0, {"as_written-bf16": 17_200_000.0, "as_written-no_comm": 0.0}),
+        (1, None, {"as_written-bf16": None, "as_written-no_comm": None}),
+    ],
+    ids=["DDP alone", "own all-reduce", "accumulation without no_sync", "over NCCL"],
+)
+def test_what_the_script_sends_beside_ddp_stays_in_each_row(
+    batches: int, counted: float | None, of_rows: Mapping[str, float | None]
+) -> None:
+    run = run_with(BLOCKS, all_reduced_batches=batches, sent_bytes_per_step=counted)
+    rows = {case.measurement.config.name: case.measurement.counted_bytes_per_rank for case in run.cases.values()}
+    assert {name: rows[name] for name in of_rows} == of_rows
 
 
 def test_the_configs_that_took_turns_are_not_launched() -> None:

@@ -63,7 +63,7 @@ def test_the_profile_of_a_framework_adds_up(run: Run) -> None:
 
 
 def shape(output: str) -> tuple[str, set[str]]:
-    """What is trained, without numbers, and the configs of the table. A hook took turns or was launched by itself."""
+    """What is trained, without numbers, and the configs of the table. A hook may have taken turns."""
     training, _, table = output.partition("\n\n")
     _, _, rows = table.partition("\n---")
     names = re.findall(r"^(?:as_written-)?(\S+)  +\d", rows, re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -56,6 +57,11 @@ DRIFTING = {
         ),
         STEP,
         "required no gradient when DDP was constructed",
+    ),
+    "dtype changed": (
+        PLAIN + "m.bfloat16()",
+        STEP.replace("m(x)", "m(x.bfloat16())"),
+        "its dtype changed from float32 to bfloat16 after DDP was constructed",
     ),
     "changed on each rank": (PLAIN, STEP + "m.module.head.bias.data.add_(0.01 * rank)\n", "head.bias by"),
 }
@@ -143,6 +149,7 @@ def test_what_is_unusual_is_one_line(run: Run, script: Callable[..., Path], what
     first, _ = run(script(before, step), check_gradients=True)
     (line,) = first.remarks
     assert says in line
+    assert (first.gradient_lossless is None) == (what in ("outside", "hook never called"))
 
 
 def test_ranks_that_differ_on_purpose_are_one_line(run: Run, script: Callable[..., Path]) -> None:
@@ -165,6 +172,32 @@ def test_the_rank_that_was_the_first_without_a_finite_loss_is_named(run: Run, sc
     step = STEP.replace("loss =", "if rank == 1 and i == 5: x[0] = float('nan')\nloss =")
     with pytest.raises(RankFailure, match="the loss of rank 1 was the first that was not finite, in backward pass 6"):
         run(script(step=step), check_gradients=True)
+
+
+def test_a_rank_that_evaluates_has_skipped_no_batch(run: Run, script: Callable[..., Path]) -> None:
+    """With a data set of the class that the ranks train on."""
+    before = PLAIN + (
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "valid, batches = (DataLoader(TensorDataset(torch.randn(n, 64)), 32) for n in (256, 6400))\n"
+        "def evaluate():\n    with torch.no_grad():\n        for (x,) in valid: m.module(x)\n"
+        "if rank == 0: evaluate()\n"
+        "following = iter(batches)\n"
+    )
+    step = "if rank == 0 and i % 2: evaluate()\n" + STEP.replace(
+        "x, y = batch()", "x, y = next(following)[0], batch()[1]"
+    )
+    first, _ = run(script(before, step), check_gradients=True)
+    assert not [line for line in first.remarks if "less than others" in line]
+
+
+def test_a_rank_without_batches_under_join_is_named(run: Run, script: Callable[..., Path]) -> None:
+    step = f"with Join([m]):\n  for i in range(4 if rank else 50):\n{indent(STEP, '    ')}"
+    before = PLAIN + "from torch.distributed.algorithms.join import Join\n"
+    with pytest.raises(RankFailure, match=r"rank 1 of train.py had no more batches under its Join 1 after 4 optimizer"):
+        run(script(before, step), check_gradients=True)
+    step = step.replace("4 if rank else 50", "5")
+    first, _ = run(script(before, step), check_gradients=True)
+    assert first.gradient_lossless
 
 
 def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[..., Path]) -> None:
@@ -216,8 +249,15 @@ REDUCED_TWICE = "each of 2 batches a step is all-reduced"
         pytest.param(
             PLAIN.replace("DDP(Net())", "DDP(Net(), find_unused_parameters=True)"),
             TWO_BATCHES,
-            False,
+            True,
             id="unused",
+        ),
+        pytest.param(
+            "Net.forward = lambda self, x: self.head(self.body(x)) if len(x) > 8 else self.body(x)[:, :10]"
+            + PLAIN.replace("DDP(Net())", "DDP(Net(), find_unused_parameters=True)"),
+            TWO_BATCHES.replace("batch()", "batch(32 - 24 * part)"),
+            False,
+            id="batches_that_use_different_parameters",
         ),
         pytest.param(
             "m, other = DDP(Net()), DDP(nn.Linear(10, 64))\n"

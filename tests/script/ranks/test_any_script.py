@@ -40,6 +40,19 @@ def test_the_samples_of_a_step_are_counted(run: Run, script: Callable[..., Path]
     assert first.gradient_lossless
 
 
+def test_the_samples_of_batches_that_are_objects_are_those_of_the_loader(run: Run, script: Callable[..., Path]) -> None:
+    """Such as graphs, whose first dimension is the number of nodes."""
+    before = PLAIN + (
+        "from torch.utils.data import DataLoader\n"
+        "class Graphs:\n    def __init__(self, each): self.x = torch.cat(each)\n"
+        "graphs = [torch.randn(5 + n % 3, 64) for n in range(1600)]\n"
+        "batches = iter(DataLoader(graphs, 16, collate_fn=Graphs))\n"
+    )
+    step = STEP.replace("x, y = batch()", "x = next(batches).x").replace("loss_of(m(x), y)", "m(x).square().mean()")
+    first, _ = run(script(before, step), check_gradients=True)
+    assert first.workload_fingerprint.batch_size == 16
+
+
 def test_the_samples_of_a_model_without_ddp_are_counted(run: Run, tmp_path: Path) -> None:
     """Of a step with three batches, by a module that has all elements in another one, which it calls."""
     script = """
