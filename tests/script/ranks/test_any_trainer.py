@@ -127,6 +127,13 @@ def test_a_script_without_a_process_group_is_for_one_device(run: Run, trainer: C
     assert alone.found["batch"].startswith("16 samples")
 
 
+def test_a_compiled_model_without_ddp_is_measured(run: Run, trainer: Callable[..., Path]) -> None:
+    """Nothing of the suite is traced by dynamo, and dynamo's weak proxies are not asked what they are."""
+    compiled = 'model = torch.compile(model, backend="aot_eager")\n'
+    (alone,) = run(trainer(MODEL + compiled + SGD, STEP + "optimizer.step()"), "single", "1cpu")
+    assert alone.found["batch"].startswith("16 samples")
+
+
 def test_a_script_marks_the_steps_that_nothing_else_shows(run: Run, trainer: Callable[..., Path]) -> None:
     """No optimizer of torch.optim updates; a step has two backward passes and takes at least 20 ms."""
     marked = """
