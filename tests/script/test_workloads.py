@@ -11,6 +11,7 @@ from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
 from fixtures.session.command_line import CommandLine
+from fixtures.session.script_tests import stored_scripts
 from fixtures.session.script_workloads import script_workloads
 
 SOURCE = """\
@@ -31,29 +32,74 @@ def script(tmp_path: Path) -> Path:
     return file
 
 
-def command_line(root: Path, **given: Any) -> CommandLine:
-    config = SimpleNamespace(rootpath=root, getoption=lambda name, default=None: given.get(name, default))
+def command_line(**given: Any) -> CommandLine:
+    config = SimpleNamespace(getoption=lambda name, default=None: given.get(name, default))
     return CommandLine(config=config, gpus=(), starter=OnThisMachine())  # type: ignore[arg-type]
 
 
-def lines(root: Path, *texts: str, **given: Any) -> list[LaunchLine]:
-    found = script_workloads(command_line(root, script=list(texts), **given))
+def lines(*texts: str, **given: Any) -> list[LaunchLine]:
+    found = script_workloads(command_line(script=list(texts), **given))
     return [one.training for one in found.values() if isinstance(one.training, LaunchLine)]
 
 
-def test_the_name_is_made_of_path_and_arguments(script: Path, tmp_path: Path) -> None:
-    first, second = lines(tmp_path, f"{script} --width 768", f"{script} --width 512")
+def test_the_name_is_made_of_path_and_arguments(script: Path) -> None:
+    first, second = lines(f"{script} --width 768", f"{script} --width 512")
     assert first.name.startswith("train_width_768_")
     assert first.name != second.name
     assert first.shown == "train.py --width 768"
     assert first.arguments == ("--width", "768")
 
 
-def test_the_name_is_the_same_in_another_checkout(script: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "train.py").write_text(SOURCE)
-    assert lines(tmp_path, str(script))[0].name == lines(other, str(other / "train.py"))[0].name
+@pytest.fixture
+def checkouts(tmp_path: Path) -> list[Path]:
+    """Two checkouts of a repository with the script ``jobs/train.py``, the second one a worktree."""
+    found = [tmp_path / "first/repo", tmp_path / "second"]
+    for top in found:
+        (top / "jobs/deep").mkdir(parents=True)
+        (top / "jobs/train.py").write_text(SOURCE)
+    (found[0] / ".git").mkdir()
+    (found[1] / ".git").write_text("gitdir: elsewhere")
+    return found
+
+
+def test_the_name_is_the_same_in_each_checkout_and_folder(
+    checkouts: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = set[str]()
+    for top in checkouts:
+        for folder, given in (("", "jobs/train.py"), ("jobs", "train.py"), ("jobs/deep", "../train.py")):
+            monkeypatch.chdir(top / folder)
+            names |= {one.name for one in lines(f"{given} -n 5") + lines(f"{top / 'jobs/train.py'} -n 5")}
+    assert len(names) == 1
+
+
+def test_without_a_repository_the_name_has_the_file_name(script: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other/train.py"
+    other.parent.mkdir()
+    other.write_text(SOURCE)
+    assert lines(str(script))[0].name == lines(str(other))[0].name
+
+
+@pytest.mark.parametrize("former", ["/home/me/repo/jobs/train.py", "train.py", "repo/jobs/train.py", "jobs/train.py"])
+def test_a_script_is_found_under_the_path_from_the_rootdir_of_an_older_run(former: str, checkouts: list[Path]) -> None:
+    (line,) = lines(f"{checkouts[0] / 'jobs/train.py'} -n 5")
+    names, near = stored_scripts([line], {"old": f"{former} -n 5", "fewer": f"{former} -n 4", "none": former})
+    assert names == {"old": line.name, line.name: line.name}
+    assert near == []
+
+
+def test_a_stored_script_of_another_file_is_not_this_script(checkouts: list[Path]) -> None:
+    (checkouts[0] / "train.py").write_text(SOURCE)
+    top, inside = lines(str(checkouts[0] / "train.py"), str(checkouts[0] / "jobs/train.py"))
+    stored = {"a": "/x/tests/train.py", "b": "test_train.py", "c": "'/my x/jobs/train.py'", top.name: "train.py"}
+    assert stored_scripts([inside], stored)[0] == {"c": inside.name, inside.name: inside.name}
+    both = {top.name: top.name, inside.name: inside.name}
+    assert stored_scripts([top, inside], stored)[0] == {"a": top.name} | both  # "c" may be either
+
+
+def test_a_script_without_a_record_has_near_ones_with_other_arguments(checkouts: list[Path]) -> None:
+    (line,) = lines(f"{checkouts[0] / 'jobs/train.py'} -n 5")
+    assert stored_scripts([line], {"a": "jobs/train.py -n 4", "b": "other.py -n 5"})[1] == ["jobs/train.py -n 4"]
 
 
 @pytest.mark.parametrize(
@@ -68,36 +114,35 @@ def test_the_name_is_the_same_in_another_checkout(script: Path, tmp_path: Path) 
 def test_a_script_that_python_does_not_compile_is_one_line(script: Path, source: bytes, says: str) -> None:
     script.write_bytes(source)
     with pytest.raises(pytest.UsageError, match=says) as error:
-        lines(script.parent, str(script))
+        lines(str(script))
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_script_may_have_any_encoding_and_a_wrong_escape(script: Path) -> None:
     script.write_bytes(b"# coding: latin-1\nname = '\xe9\\d'\n" + SOURCE.encode())
-    (line,) = lines(script.parent, str(script))
+    (line,) = lines(str(script))
     assert any("bucket_cap_mb=10" in text for text in line.lines(find_config("bucket_10mb"), on_gpu=False))
 
 
-def test_a_secret_is_in_no_name(script: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, f"{script} --api-key s3cr3t --hub_token=s3cr3t --width 8")
+def test_a_secret_is_in_no_name(script: Path) -> None:
+    (line,) = lines(f"{script} --api-key s3cr3t --hub_token=s3cr3t --width 8")
     assert line.arguments[1] == "s3cr3t"
     assert line.shown == "train.py --api-key '***' '--hub_token=***' --width 8"
     assert "s3cr3t" not in line.name
-    (other,) = lines(tmp_path, f"{script} --api-key another --hub_token=s3cr3t --width 8")
+    (other,) = lines(f"{script} --api-key another --hub_token=s3cr3t --width 8")
     assert other.name == line.name
 
 
-def test_a_size_is_no_secret_and_is_in_the_name(script: Path, tmp_path: Path) -> None:
-    small, large = lines(tmp_path, f"{script} --num-tokens 512", f"{script} --num-tokens 2048")
+def test_a_size_is_no_secret_and_is_in_the_name(script: Path) -> None:
+    small, large = lines(f"{script} --num-tokens 512", f"{script} --num-tokens 2048")
     assert (small.shown, large.shown) == ("train.py --num-tokens 512", "train.py --num-tokens 2048")
     assert small.name != large.name
-    assert small.former_name == large.former_name != ""
 
 
-def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: Path, tmp_path: Path) -> None:
+def test_two_scripts_that_differ_in_a_hidden_argument_alone_are_refused(script: Path) -> None:
     with pytest.raises(pytest.UsageError, match="is given twice, with two values of what is hidden"):
-        lines(tmp_path, f"{script} --token a", f"{script} --token b")
-    assert len(lines(tmp_path, f"{script} --token a", f"{script} --token a")) == 1
+        lines(f"{script} --token a", f"{script} --token b")
+    assert len(lines(f"{script} --token a", f"{script} --token a")) == 1
 
 
 @pytest.mark.parametrize(
@@ -127,12 +172,12 @@ def test_a_wrong_command_line_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(pytest.UsageError) as error:
-        script_workloads(command_line(tmp_path, **given))
+        script_workloads(command_line(**given))
     assert str(error.value).startswith(says)
 
 
-def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, str(script))
+def test_a_config_is_a_diff_of_the_call(script: Path) -> None:
+    (line,) = lines(str(script))
     assert line.lines(find_config("bf16"), on_gpu=True) == (
         "--- train.py",
         "+++ train.py",
@@ -160,8 +205,8 @@ def test_a_config_is_a_diff_of_the_call(script: Path, tmp_path: Path) -> None:
         "model = DistributedDataParallel(model)\0\n",
     ],
 )
-def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, str(script))
+def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path) -> None:
+    (line,) = lines(str(script))
     script.write_text(source)  # since the run began
     config = find_config("bucket_10mb")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
@@ -182,9 +227,9 @@ def test_a_script_without_one_plain_call_gets_lines(source: str, script: Path, t
     ],
     ids=["Latin-1", "byte order mark", "form feed", "Windows"],
 )
-def test_a_source_is_read_as_python_reads_it(written: bytes, script: Path, tmp_path: Path) -> None:
+def test_a_source_is_read_as_python_reads_it(written: bytes, script: Path) -> None:
     script.write_bytes(written)
-    (line,) = lines(tmp_path, str(script))
+    (line,) = lines(str(script))
     diff = line.lines(find_config("bucket_10mb"), on_gpu=True)
     assert [one.strip() for one in diff if one.startswith("-  ")] == [
         "-        model = DDP(net, device_ids=[rank],",
@@ -192,8 +237,8 @@ def test_a_source_is_read_as_python_reads_it(written: bytes, script: Path, tmp_p
     ]
 
 
-def test_a_source_that_cannot_be_read_any_more_gets_lines(script: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, str(script))
+def test_a_source_that_cannot_be_read_any_more_gets_lines(script: Path) -> None:
+    (line,) = lines(str(script))
     config = find_config("bucket_10mb")
     script.write_bytes(b"# -*- coding: no-such-code -*-\n")
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
@@ -201,11 +246,11 @@ def test_a_source_that_cannot_be_read_any_more_gets_lines(script: Path, tmp_path
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
 
 
-def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: Path) -> None:
+def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path) -> None:
     script.write_text(
         SOURCE.replace("    train", "    if bf16:\n        model.register_comm_hook(None, hook)\n    train")
     )
-    (line,) = lines(tmp_path, str(script))
+    (line,) = lines(str(script))
     config = find_config("bucket_10mb")
     line.seen([SimpleNamespace(as_written=True, marked=False, varies=False, left_out=[], found={"hook": "none"})])
     assert "+++ train.py" in line.lines(config, on_gpu=True)
@@ -219,8 +264,8 @@ def test_a_script_whose_own_hook_was_off_gets_the_diff(script: Path, tmp_path: P
     assert line.lines(config, on_gpu=True) == config.lines(on_gpu=True)
 
 
-def test_a_script_whose_steps_use_different_parameters_gets_no_static_graph(script: Path, tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, str(script))
+def test_a_script_whose_steps_use_different_parameters_gets_no_static_graph(script: Path) -> None:
+    (line,) = lines(str(script))
     config = find_config("bucket_10mb")
     asked = TrainRequest(workload="x", config="bf16", world="2cpu", steps=1, warmup=1)
     assert "static_graph" in "".join(line.lines(config, on_gpu=True))

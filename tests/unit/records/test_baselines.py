@@ -99,7 +99,7 @@ def test_records_of_another_workload_under_one_name_are_never_pooled(tmp_path: P
 
 def test_records_under_a_former_name_are_history_under_the_new_one(tmp_path: Path) -> None:
     old, new = (
-        "perf/test_script.py::test_script[train_1-2cpu-bf16]",
+        ".venv/lib/python3.12/site-packages/ddp_perf/perf/test_script.py::test_script[train_1-2cpu-bf16]",
         "perf/test_script.py::test_script[train_2-2cpu-bf16]",
     )
     for test, name in ((old, "train_1"), (new, "train_2"), (DDP, "steady")):
