@@ -132,6 +132,7 @@ def _good_record(name: str) -> Json:
             "starved_ms": 0.5,
             "unfed_ms": 0.25,
             "algorithms_percent": {"AllReduce": {"RING LL128": 90.0, "TREE LL": 10.0}},
+            "buckets": 2,
             "bucket_bytes": [1000000, 2000000],
         }
     return record

@@ -240,14 +240,8 @@ class FakeRankSet(RankSet):
     def is_in(self, world: World) -> bool:
         return True
 
-    def await_joined(self) -> None:
-        """They have."""
-
     def begin_import(self, code: frozenset[str]) -> None:
         self.code = code
-
-    def await_import(self) -> None:
-        """They have."""
 
     def run(self, world: World, function: str, arguments: dict[str, Any], *, doing: str) -> list[Any]:
         self._up = True

@@ -403,6 +403,17 @@ def test_all_sets_form_the_world_that_they_are_asked_for() -> None:
     sets.close()
 
 
+def test_a_rank_that_is_killed_while_it_starts_is_named_and_the_other_sets_are_used_later() -> None:
+    with closing(sets_of(3, size=2)) as sets:
+        ahead = sets.start_ahead(INTERCONNECTS["native"])
+        killed = ahead[0]._processes._pid(1)  # type: ignore[attr-defined]
+        os.kill(killed, signal.SIGKILL)
+        with pytest.raises(RankFailure, match="rank 1 died of SIGKILL at importing torch"):
+            sets.of(INTERCONNECTS["native"], world=TWO)
+        assert [ranks.alive for ranks in ahead] == [False, True, True]
+        assert [run(ranks, TWO, "total") for ranks in sets.of(INTERCONNECTS["native"], world=TWO)] == [[3.0, 3.0]] * 3
+
+
 def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
     sets = sets_of(2)
     both = threading.Barrier(2)
@@ -462,21 +473,19 @@ def test_the_guard_alone_ends_even_what_keeps_forking(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_file_in_shared_memory_that_is_about_to_be_unlinked_is_not_left() -> None:
-    """A loader worker that is killed between creating and unlinking a file leaves the file."""
-    name = uuid.uuid4().hex
-    files = f"/dev/shm/{name}"
-    program = f"""
+def test_a_tensor_in_shared_memory_that_is_about_to_be_unlinked_is_not_left() -> None:
+    """A loader worker that is killed between creating and unlinking its file leaves it."""
+    program = """
 import itertools, os
 for number in itertools.count():
-    file = f"{files}-{{os.getpid()}}-{{number}}"
-    os.open(file, os.O_CREAT) and os.unlink(file)
-    os.closerange(3, 1000) if number % 500 == 0 else None
+    file = f"/dev/shm/torch_{os.getpid()}_{number}"
+    os.close(os.open(file, os.O_CREAT))
+    os.unlink(file)
 """
     for _ in range(5):
-        with daemon(name, program), daemon(name, program):
+        with daemon(uuid.uuid4().hex, program) as worker:
             time.sleep(0.3)
-        assert list(Path("/dev/shm").glob(f"{name}*")) == []
+        assert list(Path("/dev/shm").glob(f"torch_{worker.pid}_*")) == []
 
 
 @contextmanager

@@ -220,7 +220,7 @@ def test_what_cannot_be_written_is_kept_in_mind_and_costs_no_other_instance_its_
 
 
 RECORD = output(benchmark(DDP, 0.1))
-TIMES = f"{DDP}: launch_medians_s must be positive times, got"
+EXPECTED = f"{DDP}: Expected "
 
 
 def with_medians(*values: object) -> Record:
@@ -239,10 +239,10 @@ def with_(**top: object) -> Record:
 NO_SCHEMA = "is not a record of ddp-perf: it has no schema"
 # id -> record and complaint
 UNUSABLE: Mapping[str, tuple[object, str]] = {
-    "empty": ("", "cannot be read: Expecting value"),
-    "merge conflict": ("<<<<<<< HEAD\n{}", "has a conflict of git in line 1: keep one side, "),
-    "binary": ("\x00\x01\x02", "cannot be read"),
-    "nested too deep": ("[" * 100_000, "cannot be read"),
+    "empty": ("", "is incomplete or damaged JSON (Expecting value"),
+    "merge conflict": ("<<<<<<< HEAD\n{}", "is incomplete or damaged JSON (Expecting value"),
+    "binary": ("\x00\x01\x02", "is incomplete or damaged JSON"),
+    "nested too deep": ("[" * 100_000, "is incomplete or damaged JSON"),
     "list": ([RECORD], NO_SCHEMA),
     "foreign": ({"benchmarks": RECORD["benchmarks"]}, NO_SCHEMA),
     "schema is text": (with_(schema="1"), NO_SCHEMA),
@@ -250,47 +250,56 @@ UNUSABLE: Mapping[str, tuple[object, str]] = {
     "schema -5": (with_(schema=-5), "is not a record of ddp-perf: it has schema -5"),
     "future": (with_(schema=99), "has schema 99, this version reads up to 1: update"),
     "another instance": (with_(instance=ELSEWHERE), f"is of instance '{ELSEWHERE}', not '{HERE}'"),
-    "environment": (with_(environment=[]), "environment is a list, not an object"),
-    "variables": (with_(environment={"variables": "none"}), "environment: variables is a str, not an object"),
+    "environment": (with_(environment=[]), "Expected `object`, got `array` - at `$.environment`"),
+    "variables": (
+        with_(environment={"variables": "none"}),
+        "Expected `object | null`, got `str` - at `$.environment.variables`",
+    ),
     "no benchmarks": (with_(benchmarks=[]), "has no benchmarks"),
     "benchmarks is no list": (with_(benchmarks={}), "has no benchmarks"),
-    "benchmark is null": (with_(benchmarks=[None]), "benchmark 0 is incomplete"),
+    "benchmark is null": (with_(benchmarks=[None]), "benchmark 0: Expected `object`, got `null`"),
     "twice": (with_(benchmarks=RECORD["benchmarks"] * 2), f"has {DDP} twice"),
     "no times": (
         with_(benchmarks=[benchmark(DDP, 0.1), {"fullname": BF16, "extra_info": {}}]),
-        "benchmark 1 is incomplete (KeyError('launch_medians_s'))",
+        f"{BF16}: Object missing required field `",
     ),
     "no workload": (
         with_(benchmarks=[{"fullname": DDP, "extra_info": {"launch_medians_s": [0.1]}}]),
-        "benchmark 0 is incomplete (KeyError('workload'))",
+        f"{DDP}: Object missing required field `workload` - at `$.extra_info`",
     ),
     "name is no text": (
         with_(benchmarks=[benchmark(DDP, 0.1) | {"fullname": [DDP]}]),
-        f"benchmark 0 is incomplete (its name is {[DDP]})",
+        f"{[DDP]}: Expected `str`, got `array` - at `$.fullname`",
     ),
     "name is too long": (
         with_(benchmarks=[benchmark(DDP, 0.1) | {"fullname": "x" * 5000}]),
-        f"{'x' * 100} ... (4800 characters) ... {'x' * 100}: fullname has more than 1000 characters",
+        f"{'x' * 100} ... (4800 characters) ... {'x' * 100}: Expected `str` of length <= 1000 - at `$.fullname`",
     ),
     "steps are no list": (
         with_(benchmarks=[benchmark(DDP, 0.1) | {"stats": {"data": 0.5}}]),
-        f"{DDP}: stats.data is a float, not a list",
+        f"{DDP}: Expected `array | null`, got `float` - at `$.stats.data`",
     ),
-    "no launch": (with_medians(), TIMES + " []"),
-    "nan": (with_medians(0.1, float("nan")), TIMES + " [0.1, nan]"),
-    "infinite": (with_medians(float("inf")), TIMES + " [inf]"),
-    "negative": (with_medians(-0.1), TIMES + " [-0.1]"),
-    "zero": (with_medians(0), TIMES + " [0]"),
-    "too large for a float": (with_medians(10**400), TIMES + " [1000"),
-    "text": (with_medians("0.1"), TIMES + " ['0.1']"),
-    "bool": (with_medians(True), TIMES + " [True]"),
-    "no rate": (with_info(steps_per_s=None), f"{DDP}: steps_per_s must be a positive number, got None"),
-    "interconnect": (with_info(interconnect=["shm"]), f"{DDP}: interconnect is a list, not text"),
-    "no interconnect": (with_info(interconnect={}), f"{DDP}: interconnect is a dict, not text"),
-    "phases": (with_info(phases_ms=[1.0]), f"{DDP}: phases_ms is a list, not an object"),
-    "hook": (with_info(hook=5), f"{DDP}: hook is a int, not text"),
+    "no launch": (with_medians(), EXPECTED + "`array` of length >= 1 - at `$.extra_info.launch_medians_s`"),
+    "nan": (with_medians(0.1, float("nan")), "is incomplete or damaged JSON (the number NaN is beyond 1e+30)"),
+    "infinite": (with_medians(float("inf")), "is incomplete or damaged JSON (the number Infinity is beyond 1e+30)"),
+    "negative": (with_medians(-0.1), EXPECTED + "`float` >= 1e-12 - at `$.extra_info.launch_medians_s[0]`"),
+    "zero": (with_medians(0), EXPECTED + "`float` >= 1e-12"),
+    "too large for a float": (with_medians(10**400), "is incomplete or damaged JSON (the number 1000"),
+    "text": (with_medians("0.1"), EXPECTED + "`float`, got `str`"),
+    "bool": (with_medians(True), EXPECTED + "`float`, got `bool`"),
+    "no rate": (with_info(steps_per_s=None), f"{DDP}: has no steps_per_s"),
+    "interconnect": (
+        with_info(interconnect=["shm"]),
+        EXPECTED + "`str | null`, got `array` - at `$.extra_info.interconnect`",
+    ),
+    "no interconnect": (with_info(interconnect={}), EXPECTED + "`str | null`, got `object`"),
+    "phases": (with_info(phases_ms=[1.0]), EXPECTED + "`object | null`, got `array`"),
+    "hook": (with_info(hook=5), EXPECTED + "`str | null`, got `int`"),
 } | {
-    f"{name} is too long": (with_info(**{name: "x" * 5000}), f"{DDP}: {name} has more than 1000 characters")
+    f"{name} is too long": (
+        with_info(**{name: "x" * 5000}),
+        f"{DDP}: Expected `str` of length <= 1000 - at `$.extra_info.{name}`",
+    )
     for name in ("instance", "workload", "config", "hook")
 }
 
@@ -342,7 +351,7 @@ def test_a_record_cut_off_anywhere_is_reported(data: st.DataObject) -> None:
         (file,) = save(Path(folder), benchmark(DDP, 0.1, 0.2), benchmark(BF16, 0.05))
         whole = file.read_bytes()
         file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-        assert wrong(Path(folder)).startswith(f"{file}: cannot be read: ")
+        assert wrong(Path(folder)).startswith(f"{file}: is incomplete or damaged JSON ")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
-"""A record that replaces an older one, as with --benchmark-json: written completely, or the older one stays."""
+"""Records are written completely or not at all: those that replace an older one, and numbered ones."""
 
 import json
 import os
 import resource
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from fixtures.records.files import _finished, write_in_place
+from fixtures.records.files import write_in_place, write_numbered
 
 
 def test_a_record_takes_the_place_and_the_mode_of_the_one_before_also_behind_a_link(tmp_path: Path) -> None:
@@ -35,25 +35,6 @@ def test_where_the_disk_is_full_the_one_before_stays_whole(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_what_a_killed_run_left_is_removed_and_what_is_not_its_own_stays(tmp_path: Path) -> None:
-    left, others = tmp_path / ".nightly.json.a1b2.part", tmp_path / ".weekly.json.a1b2.part"
-    for part in (left, others):
-        part.write_text("half a rec")
-        os.utime(part, (time.time() - 3601,) * 2)
-    write_in_place(tmp_path / "nightly.json", {})
-    assert {file.name for file in tmp_path.iterdir()} == {"nightly.json", others.name}
-
-
-def test_an_owned_file_stays_however_old_the_clock_makes_it(tmp_path: Path) -> None:
-    file = tmp_path / "nightly.json"
-    with _finished(tmp_path, "nightly.json.", b"first") as part:  # a run saves
-        os.utime(part, (time.time() - 7200,) * 2)  # the clock was set forward
-        write_in_place(file, {})  # another run saves
-        part.replace(file)
-    assert file.read_bytes() == b"first"
-    assert list(tmp_path.iterdir()) == [file]
-
-
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -62,3 +43,10 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert json.loads(os.read(reader, 1000)) == {"benchmarks": []}
     os.close(reader)
     assert pipe.is_fifo()
+
+
+def test_what_is_written_at_the_same_time_gets_numbers_of_its_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        files = list(pool.map(lambda number: write_numbered(tmp_path, "night", {"number": number}), range(40)))
+    assert sorted(file.name for file in files) == [f"{number:04}_night.json" for number in range(1, 41)]
+    assert sorted(json.loads(file.read_text())["number"] for file in files) == list(range(40))
