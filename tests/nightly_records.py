@@ -4,6 +4,7 @@ import json
 import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,15 @@ Record = dict[str, Any]
 def benchmark(test: str, step_s: float, **info: object) -> Record:
     known = {"workload": "vit_l_32", "instance": HERE, "interconnect": "native", "launch_medians_s": [step_s] * 3}
     return {"fullname": test, "extra_info": {**known, "steps_per_s": 1 / step_s, "transport": {"P2P": 16}, **info}}
+
+
+def with_medians(benchmark: Record, *medians_s: float) -> Record:
+    """The test with launches of one step each, and all numbers that follow from them."""
+    info, steps_per_s = benchmark["extra_info"], 1 / geometric_mean(medians_s)
+    spread = 100 * (max(medians_s) - min(medians_s)) * steps_per_s
+    measured = {"launch_medians_s": list(medians_s), "launch_steps": [1] * len(medians_s), "steps_per_s": steps_per_s}
+    measured |= {"samples_per_s": info["samples_per_step"] * steps_per_s, "spread_percent": spread}
+    return {**benchmark, "stats": {"data": list(medians_s)}, "extra_info": {**info, **measured}}
 
 
 def night(number: int, *benchmarks: Record, **environment: object) -> Record:

@@ -22,6 +22,7 @@ from fixtures.__main__ import main
 from fixtures.records.baselines import BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
 from fixtures.stats.change_words import change_in_words, in_column
+from tests import nightly_records
 from tests.command_line import QUICK, Outcome, run
 from tests.forked import command
 from tests.forked import perf as pytest_perf
@@ -89,8 +90,7 @@ def with_medians(*medians_s: float) -> Callable[[Record], None]:
     """The change of a record in which each test took so long."""
 
     def change(record: Record) -> None:
-        for benchmark in record["benchmarks"]:
-            benchmark["extra_info"]["launch_medians_s"] = list(medians_s)
+        record["benchmarks"] = [nightly_records.with_medians(one, *medians_s) for one in record["benchmarks"]]
 
     return change
 
@@ -240,7 +240,7 @@ def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
     outcome = promote(storage, "--yes", torn, unnameable, missing)
     assert outcome.exit_code == 2
     first, second, third = outcome.errors.splitlines()[1:]
-    assert first.startswith(f"{torn}: cannot be read: ")
+    assert first.startswith(f"{torn}: cannot be read: incomplete or damaged JSON (")
     assert second.startswith(f"{unnameable}: 'a b' is not a valid name for a baseline")
     assert third.startswith(f"{missing}: cannot be read: ")
 
@@ -301,7 +301,7 @@ def test_a_burst_that_was_over_when_a_test_was_measured_again_is_not_slower(
         for benchmark in record["benchmarks"]:
             info = benchmark["extra_info"]
             info["remeasured_launch_medians_s"] = [info["launch_medians_s"]]
-            info["launch_medians_s"] = [0.2]
+        with_medians(0.2)(record)
 
     outcome = promote(storage, "--yes", edited(tonight, tmp_path / "burst.json", slow_down))
     assert outcome.exit_code == 0, outcome.errors
@@ -333,7 +333,7 @@ def test_a_bad_file_among_the_baselines_is_named(storage: Path, tonight: Path) -
     (storage / "rack-7/0002_torn.json").write_text("{")
     outcome = promote(storage, "--yes", tonight)
     assert outcome.exit_code == 1
-    assert f"{storage / 'rack-7/0002_torn.json'}: cannot be read" in outcome.errors
+    assert f"{storage / 'rack-7/0002_torn.json'}: cannot be read: incomplete or damaged JSON" in outcome.errors
 
 
 @pytest.mark.parametrize(

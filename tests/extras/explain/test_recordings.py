@@ -77,7 +77,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, name: str, data:
 def test_a_truncated_trace_is_refused(tmp_path: Path, share: float) -> None:
     data = chrome(tmp_path).read_bytes()
     message = error(written(tmp_path / "cut.json", data[: max(1, int(share * len(data)))]))
-    assert message.startswith("cut.json is incomplete or damaged JSON, it breaks at byte ")
+    assert message.startswith("cut.json cannot be read: incomplete or damaged JSON (")
     assert message.endswith(": export it again")
 
 

@@ -220,6 +220,7 @@ def test_what_cannot_be_written_is_kept_in_mind_and_costs_no_other_instance_its_
 
 
 RECORD = output(benchmark(DDP, 0.1))
+DAMAGED = "cannot be read: incomplete or damaged JSON ("
 EXPECTED = f"{DDP}: Expected "
 
 
@@ -239,10 +240,10 @@ def with_(**top: object) -> Record:
 NO_SCHEMA = "is not a record of ddp-perf: it has no schema"
 # id -> record and complaint
 UNUSABLE: Mapping[str, tuple[object, str]] = {
-    "empty": ("", "is incomplete or damaged JSON (Expecting value"),
-    "merge conflict": ("<<<<<<< HEAD\n{}", "is incomplete or damaged JSON (Expecting value"),
-    "binary": ("\x00\x01\x02", "is incomplete or damaged JSON"),
-    "nested too deep": ("[" * 100_000, "is incomplete or damaged JSON"),
+    "empty": ("", "cannot be read: incomplete or damaged JSON (Expecting value"),
+    "merge conflict": ("<<<<<<< HEAD\n{}", "cannot be read: incomplete or damaged JSON (Expecting value"),
+    "binary": ("\x00\x01\x02", "cannot be read: incomplete or damaged JSON"),
+    "nested too deep": ("[" * 100_000, "cannot be read: incomplete or damaged JSON"),
     "list": ([RECORD], NO_SCHEMA),
     "foreign": ({"benchmarks": RECORD["benchmarks"]}, NO_SCHEMA),
     "schema is text": (with_(schema="1"), NO_SCHEMA),
@@ -280,11 +281,17 @@ UNUSABLE: Mapping[str, tuple[object, str]] = {
         f"{DDP}: Expected `array | null`, got `float` - at `$.stats.data`",
     ),
     "no launch": (with_medians(), EXPECTED + "`array` of length >= 1 - at `$.extra_info.launch_medians_s`"),
-    "nan": (with_medians(0.1, float("nan")), "is incomplete or damaged JSON (the number NaN is beyond 1e+30)"),
-    "infinite": (with_medians(float("inf")), "is incomplete or damaged JSON (the number Infinity is beyond 1e+30)"),
+    "nan": (
+        with_medians(0.1, float("nan")),
+        DAMAGED + "the number NaN is beyond 1e+30)",
+    ),
+    "infinite": (
+        with_medians(float("inf")),
+        DAMAGED + "the number Infinity is beyond 1e+30)",
+    ),
     "negative": (with_medians(-0.1), EXPECTED + "`float` >= 1e-12 - at `$.extra_info.launch_medians_s[0]`"),
     "zero": (with_medians(0), EXPECTED + "`float` >= 1e-12"),
-    "too large for a float": (with_medians(10**400), "is incomplete or damaged JSON (the number 1000"),
+    "too large for a float": (with_medians(10**400), "cannot be read: incomplete or damaged JSON (the number 1000"),
     "text": (with_medians("0.1"), EXPECTED + "`float`, got `str`"),
     "bool": (with_medians(True), EXPECTED + "`float`, got `bool`"),
     "no rate": (with_info(steps_per_s=None), f"{DDP}: has no steps_per_s"),
@@ -351,7 +358,7 @@ def test_a_record_cut_off_anywhere_is_reported(data: st.DataObject) -> None:
         (file,) = save(Path(folder), benchmark(DDP, 0.1, 0.2), benchmark(BF16, 0.05))
         whole = file.read_bytes()
         file.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
-        assert wrong(Path(folder)).startswith(f"{file}: is incomplete or damaged JSON ")
+        assert wrong(Path(folder)).startswith(f"{file}: cannot be read: incomplete or damaged JSON ")
 
 
 @pytest.mark.parametrize(

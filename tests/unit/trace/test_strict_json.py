@@ -19,5 +19,5 @@ from fixtures.trace.foreign_files import UnreadableFile, strict_json
 def test_what_is_wrong_is_reported(text: bytes, says: str) -> None:
     with pytest.raises(UnreadableFile) as refused:
         strict_json(text)
-    assert str(refused.value).startswith("is incomplete or damaged JSON (")
+    assert str(refused.value).startswith("cannot be read: incomplete or damaged JSON (")
     assert says in str(refused.value)

@@ -209,7 +209,7 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "cut.json").write_text('{"traceEvents": [')
     outcome = explain(tmp_path / "cut.json")
     assert (outcome.exit_code, outcome.output) == (2, "")
-    assert outcome.errors.startswith("error: cut.json is incomplete or damaged JSON")
+    assert outcome.errors.startswith("error: cut.json cannot be read: incomplete or damaged JSON")
     assert outcome.errors.count("\n") == 1
 
 
