@@ -230,6 +230,13 @@ def scales_by_more_than_zero(bucket: Bucket) -> Tensor:
     return torch.cat([scaled_to_1(gradient.flatten(), least=2.0**-100) for gradient in bucket.gradients()])
 
 
+@caught_by(ddp_options.check, DEFAULT, **NOTHING)
+def scales_by_a_norm_that_may_be_zero(bucket: Bucket) -> Tensor:
+    """The whole bucket, which is seldom zero."""
+    norm = bucket.buffer().norm()
+    return average(bucket.buffer() * (norm / norm))
+
+
 def clipped(bucket: Bucket) -> Tensor:
     out = average(bucket.buffer())
     norm = out.double().norm()

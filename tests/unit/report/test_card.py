@@ -1,9 +1,11 @@
 """The card of a run, from its record."""
 
 from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import pytest
 
+from fixtures.gradients.hook_training import effect
 from fixtures.report.card import Card, card_of
 from tests.run_reports import DDP, h200, info_of, large, profiled, report_of, slower, with_transfers
 from tests.saved_records import Record, infos
@@ -76,6 +78,9 @@ THREE_SLOWER: Record = {
     "software": [],
     "explained_percent": 0.0,
 }
+TRAINING = {"perf/test_training.py::test_training[mine]": "its final loss is +5.6 %"}
+CURVE = [(2.0, 0.5), (2.2, 0.7)]
+HARMED = asdict(replace(effect("mine", "2cpu", CURVE, CURVE), excess_percent=5.6))
 GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
 
 
@@ -86,6 +91,11 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
         (
             {"failed": GRADIENTS, "wrong_hooks": ["bf16"], "wrong_tests": list(GRADIENTS)},
             f"33 ok (33 measured tests); wrong gradients: bf16; {FOUND}",
+            "bad",
+        ),
+        (
+            {"failed": TRAINING, "harmed_losses": ["mine"], "wrong_tests": list(TRAINING), "training": [HARMED]},
+            f"33 ok (33 measured tests); loss of the small problem beyond its limit: mine +5.6 %; {FOUND}",
             "bad",
         ),
         (
@@ -105,7 +115,7 @@ GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
         ),
         ({"benchmarks": []}, "nothing was measured", "open"),
     ],
-    ids=["failed", "wrong hook", "own test", "common shift", "interrupted", "nothing"],
+    ids=["failed", "wrong hook", "higher loss", "own test", "common shift", "interrupted", "nothing"],
 )
 def test_the_verdict_of_a_run_in_which_nothing_is_slower(more: Record, text: str, tone: str) -> None:
     verdict = concluded(h200() | more).verdict
