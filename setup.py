@@ -25,10 +25,10 @@ exec(compile((_HOME / "__init__.py").read_text(), str(_HOME / "__init__.py"), "e
 
 
 def renamed(text: str) -> str:
-    """A source text under the wheel's names: ``ddp_perf``, and ``pytest`` where the clone has ``pytest perf``."""
+    """A source text under the wheel's names: ``ddp_perf``, and its tests where the clone has ``pytest perf``."""
     text = NAME.sub("ddp_perf", re.sub(r"python -m fixtures\b(?!\.)", "ddp-perf", text))
     text = re.sub(r"pytest perf/(test_\w+)\.py", r"pytest --pyargs ddp_perf.perf.\1", text)
-    return text.replace("pytest perf", "pytest")
+    return text.replace("pytest perf", "pytest --pyargs ddp_perf.perf")
 
 
 class Renamed(build_py):

@@ -130,6 +130,15 @@ def test_a_clone_installs_no_plugin(tmp_path: Path) -> None:
         assert [name for name in file.namelist() if "entry_points" in name] == []
 
 
+def test_options_for_the_suites_tests_say_how_to_run_them(project: Project) -> None:
+    (project.folder / "train.py").touch()
+    typed = ("--script", "train.py", "--collect-only", "-q")
+    nothing = project.pytest(*typed)
+    assert (nothing.exit_code, nothing.test_ids) == (pytest.ExitCode.USAGE_ERROR, [])
+    assert "type ddp-perf run SCRIPT.py, or add --pyargs ddp_perf.perf" in nothing.errors
+    assert project.pytest(*typed, "--pyargs", "ddp_perf.perf").test_ids != []
+
+
 def test_the_plugin_imports_little(project: Project) -> None:
     imports = "import sys, pytest, ddp_perf.plugin, ddp_perf.session.options as options; options.all_options()"
     assert project.run("python", "-c", f"{imports}; print(set({HEAVY}) & sys.modules.keys())").output == "set()\n"

@@ -88,7 +88,7 @@ def test_a_record_that_cannot_be_predicted_says_what_to_run(tmp_path: Path) -> N
     of_two = refused("predict", edited(tmp_path, world="2gpu_2node"), *NETWORK)
     assert of_two.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
     without_canaries = refused("predict", edited(tmp_path), *NETWORK)
-    assert without_canaries.endswith("it has no canaries; add perf/test_collectives.py to the run\n")
+    assert without_canaries.endswith("it has no canaries; run pytest perf/test_collectives.py too\n")
 
 
 def test_the_limit_is_the_config_that_sends_no_gradients_whatever_it_is_called(tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_the_tests_of_the_suite_are_found_from_any_folder(tmp_path: Path, monkey
     assert suite_tests() == ("perf",)
 
 
+@pytest.mark.parametrize("own", [["--help"], ["-h"], ["--width", "8", "--help"]])
+def test_help_after_the_script_is_the_scripts_own(own: list[str], tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys; print(sys.argv[1:])")
+    assert run(*COMMAND, "run", str(script), *own).output == f"{own}\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
@@ -70,6 +77,9 @@ def test_the_printed_command_does_the_same_and_the_exit_code_is_pytests(tmp_path
     assert verb.exit_code == same.exit_code == 0, verb.errors
     assert verb.test_ids == same.test_ids != []
     assert "s3cr3t" not in verb.output
+    before = run(*COMMAND, "run", "--epochs", "2", str(tmp_path / "train.py"))
+    assert before.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "\n  arguments of the script: they follow it, as in run train.py --epochs 2\n" in before.errors
     missing = run(*COMMAND, "run", str(tmp_path / "trian.py"))
     assert missing.exit_code == pytest.ExitCode.USAGE_ERROR
     assert missing.errors.endswith("trian.py, did you mean train.py?\n\n")

@@ -165,7 +165,7 @@ def test_a_cell_of_two_tests_is_shown_once_with_the_verdict_that_asks_for_attent
     assert shown[0].endswith("slower 25.0 %")
 
 
-UNKNOWN_LOSS = "effect on the loss not measured (perf/test_training.py)"
+UNKNOWN_LOSS = "effect on the loss not measured (pytest perf/test_training.py)"
 OFF = "gradient error 2e-03"
 
 
