@@ -17,7 +17,7 @@ AS_MUCH = 1.1
 
 def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
     if wrong := faults(training(lossy_hook, training_precision), find_hook(lossy_hook)):
-        raise HarmedLoss("; ".join(wrong), pytrace=False)
+        raise HarmedLoss("; ".join(wrong))
 
 
 def test_training_without_communication_is_told_apart(training: Training, training_precision: str) -> None:

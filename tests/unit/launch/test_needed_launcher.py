@@ -32,28 +32,43 @@ DOES_NOT = [
 ]
 
 
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "train.py"
+
+
 @pytest.mark.parametrize("source", READS)
-def test_a_script_that_reads_it_in_any_case_does_not_run(source: str) -> None:
-    assert needed_of_a_launcher(source) is not None
-    assert run(source) != 0
+def test_a_script_that_reads_it_in_any_case_does_not_run(source: str, script: Path) -> None:
+    script.write_text(source)
+    assert needed_of_a_launcher(script) is not None
+    assert run(script) != 0
 
 
 @pytest.mark.parametrize("source", DOES_NOT)
-def test_a_script_that_runs_is_never_left_out(source: str) -> None:
-    assert needed_of_a_launcher(source) is None
-    assert run(source) == 0
+def test_a_script_that_runs_is_never_left_out(source: str, script: Path) -> None:
+    script.write_text(source)
+    assert needed_of_a_launcher(script) is None
+    assert run(script) == 0
 
 
-def run(source: str) -> int:
+def run(script: Path) -> int:
     alone = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    return subprocess.run([sys.executable, "-c", source], env=alone, capture_output=True).returncode
+    return subprocess.run([sys.executable, script], env=alone, capture_output=True).returncode
 
 
-@pytest.mark.parametrize("more", ["import model", "from . import model", "import deepspeed", "exec('')", "def (:"])
-def test_what_another_module_does_is_not_known(more: str) -> None:
-    assert needed_of_a_launcher(f"import os\n{more}\nos.environ['RANK']") is None
+@pytest.mark.parametrize("more", ["import other", "from . import model", "import deepspeed", "exec('')", "def (:"])
+def test_what_another_package_does_is_not_known(more: str, script: Path) -> None:
+    script.write_text(f"import os\n{more}\nos.environ['RANK']")
+    assert needed_of_a_launcher(script) is None
+
+
+@pytest.mark.parametrize(("does", "needed"), [("x = 1", "RANK"), ("import os; os.environ['RANK'] = '0'", None)])
+def test_a_module_of_its_folder_is_read_too(does: str, needed: str | None, script: Path) -> None:
+    script.write_text("import os, model\nos.environ['RANK']")
+    script.with_name("model.py").write_text(does)
+    assert needed_of_a_launcher(script) == needed
+    assert (run(script) == 0) is (needed is None)
 
 
 def test_a_plain_loop_that_joins_a_group_needs_one() -> None:
-    script = Path(__file__).parents[2] / "script/scripts/accumulation.py"
-    assert needed_of_a_launcher(script.read_text()) == "RANK"
+    assert needed_of_a_launcher(Path(__file__).parents[2] / "script/scripts/accumulation.py") == "RANK"
