@@ -51,7 +51,7 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(
     assert re.search(r"own_claims_bf16 .* wrong .* no baseline", outcome.output)
     assert "; wrong gradients: own_claims_bf16" in outcome.unwrapped
     assert re.search(
-        r"\nnext: repair the hook, then \(about \d+ s\): .* perf -k '\(gradients or training\) and "
+        r"\nnext: repair the hook, then: .* perf -k '\(gradients or training\) and "
         r"\(own_claims_bf16\)' --hook=\S+claims_bf16 .*\n",
         outcome.output,
     )

@@ -13,11 +13,6 @@ def test_dot(number):
     pass
 """
 
-EVERY_TEST_IS_SLOW = """
-from fixtures.report import progress
-progress._LONGEST_WITHOUT_NOTE_S = 0
-"""
-
 
 def run_of_a_hundred(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> list[str]:
     """The lines that end in which of a hundred tests it is."""
@@ -49,9 +44,3 @@ def test_with_v_each_test_has_it(tmp_path: Path) -> None:
 
 def test_a_run_without_a_terminal_goes_on_without_it(tmp_path: Path) -> None:
     assert run_of_a_hundred(tmp_path, "-p", "no:terminal") == []
-
-
-def test_in_a_line_of_slow_tests_the_time_left_is_said_every_minute(tmp_path: Path) -> None:
-    (tmp_path / "patient.py").write_text(EVERY_TEST_IS_SLOW)
-    lines = run_of_a_hundred(tmp_path, "-p", "patient", variables={"PYTHONPATH": str(tmp_path)})
-    assert len(lines) == 100

@@ -135,9 +135,7 @@ def test_a_test_of_few_that_is_slower_as_canaries_are_is_unclear(recorded: Path,
     assert "; canaries are slower as well: " in outcome.unwrapped
     assert "; with fewer than 5 tests it is unknown how much of it the machine explains" in outcome.unwrapped
     (command,) = (line for line in outcome.output.splitlines() if line.startswith("next: "))
-    assert re.match(
-        r"next: repeat the slower tests on a quiet machine \(about \d+ s, docs/how-to/nightly-ci\.md\): ", command
-    )
+    assert re.match(r"next: repeat the slower tests on a quiet machine \(about \d+ s\): ", command)
     assert f" '{ONE}' " in command
 
 
@@ -153,7 +151,7 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
         "--launches, or record more nights"
     )
     assert f"FAILED {test}" in outcome.output
-    assert re.search(r"^next: measure more precisely, on a quiet machine \(about \d+ .+\): ", outcome.output, re.M)
+    assert re.search(r"^next: measure more precisely, on a quiet machine: ", outcome.output, re.M)
 
 
 GPU_TESTS = ("perf/test_throughput.py", "-k=4gpu and (bf16 or fp16)", *QUICK, "--explain=none", "-p", "tests.fake_gpus")
