@@ -257,16 +257,13 @@ def test_required_baselines_fail_a_new_test_and_list_one_that_is_gone(storage_wi
 def test_a_run_without_the_option_names_what_is_gone_but_for_a_hook_that_is_not_asked_for(
     storage_with_more: Path,
 ) -> None:
-    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    outcome = pytest_perf(storage_with_more, *SCALING, "--benchmark-skip")
     assert outcome.exit_code == 0, outcome.output
-    assert [line.partition(": ")[0] for line in listed(outcome, MISSING)] == [SINGLE]
+    assert [line.partition(": ")[0] for line in listed(outcome, MISSING)] == [ONE_RANK, SINGLE, AT_BEST]
     assert [line.partition(": ")[0] for line in listed(outcome, REMOVED)] == [GONE]
     edit(storage_with_more, lambda record: record["benchmarks"][2]["extra_info"].update(hook="mine.hooks:int8"))
-    outcome = pytest_perf(storage_with_more, *SCALING, "-k", "renamed or single", "--benchmark-skip")
+    outcome = pytest_perf(storage_with_more, *SCALING, "--benchmark-skip")
     assert listed(outcome, REMOVED) == []
-
-
-ANY_WHICH_IS_GONE = ("perf", "-k", "scaling or deleted")
 
 
 def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage_with_more: Path) -> None:
@@ -274,7 +271,7 @@ def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage
     record = json.loads(file.read_text())
     record["benchmarks"] = [one for one in record["benchmarks"] if one["fullname"] not in (GONE, DELETED)]
     file.with_name("0002_second.json").write_text(json.dumps(record))
-    outcome = pytest_perf(storage_with_more, *ANY_WHICH_IS_GONE, *SCALING[1:], "--benchmark-skip")
+    outcome = pytest_perf(storage_with_more, "perf", *SCALING[1:], "--benchmark-skip")
     assert listed(outcome, REMOVED) == [f"{DELETED}: no such test any more; last in 0001_first.json"]
 
 
@@ -291,29 +288,22 @@ def test_a_test_that_is_gone_is_named_whatever_was_saved_of_another_instance(tmp
     shm.write_text(json.dumps(record))
     native.with_name("0002_second.json").write_text(native.read_text())
     both = ("--interconnect=shm", "--interconnect=native", "--benchmark-skip")
-    outcome = pytest_perf(tmp_path, *on_gpus, "-k=ddp or gone", *both, variables=machine())
+    outcome = pytest_perf(tmp_path, *on_gpus, *both, variables=machine())
     assert listed(outcome, REMOVED) == [f"{gone}: no such test any more; last in 0001_first.json"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "gone"),
     [
-        (ANY_WHICH_IS_GONE, [DELETED, GONE]),
         (("perf/test_scaling.py",), [GONE]),
-        (("perf/test_scaling.py::test_scaling",), [GONE]),
-        ((SINGLE,), []),
-        (("perf/test_scaling.py", "-k", "RENAMED or single"), [GONE]),
-        (("perf/test_scaling.py", "-k", "not renamed"), []),
-        (("perf/test_scaling.py", "-k", "single"), []),
-        ((*ANY_WHICH_IS_GONE, "-m", "cells"), [GONE]),
-        ((*ANY_WHICH_IS_GONE, f"--deselect={GONE}"), [DELETED]),
-        ((*ANY_WHICH_IS_GONE, "--ignore=perf/test_deleted.py"), [GONE]),
-        ((*ANY_WHICH_IS_GONE, "--ignore-glob=perf/*_deleted.py"), [GONE]),
+        (("perf/test_scaling.py::test_scaling",), []),
+        (("perf", "-k", "scaling"), []),
+        (("perf/test_scaling.py", f"--deselect={GONE}"), []),
         (("perf/test_scaling.py", "--workload=vit_tiny"), [GONE]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_only_what_the_command_line_selects_is_missed(
+def test_a_test_that_is_gone_is_missed_in_whole_runs_only(
     storage_with_more: Path, arguments: tuple[str, ...], gone: list[str]
 ) -> None:
     outcome = pytest_perf(storage_with_more, *arguments, *SCALING[1:], "--benchmark-skip")
@@ -336,7 +326,7 @@ def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
         record["benchmarks"][2]["extra_info"]["world"] = "8cpu"
 
     edit(storage, enlarge)
-    outcome = pytest_perf(storage, *SCALING, "-k", "8cpu", "--require-baseline")
+    outcome = pytest_perf(storage, *SCALING, ONLY_WHEN_TWICE_AS_SLOW, "--require-baseline", variables=STEADY)
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
     assert listed(outcome, MISSING) == [f"{lost}: this machine has no 8cpu now; last in 0001_first.json"]
 
