@@ -4,7 +4,7 @@
 ``text RECORD`` prints the report: what is slower, how much, since when, and the cause; nothing when nothing is slower.
 ``post FILE`` comments it on the open issue with the label, or opens one when none is open. It closes no issue.
 Only one ``post`` may run at a time, which the workflow's ``concurrency`` ensures. Exit codes: 0, and 2 for wrong usage
-or a file that is no record. Texts of the record are escaped: they mention nobody, close no issue and are no HTML.
+or a file that is no record. Texts of the record are a block of code: they mention nobody and close no issue.
 """
 
 import argparse
@@ -56,28 +56,18 @@ def report(record: Record, failing: dict[str, str], drift: str) -> str:
     tests = slower_tests(record)
     if not tests:
         return ""
-    code, escaped, fenced, quoted, unlinked = _writers()
-    more = f" and {len(tests) - 1} more" if len(tests) > 1 else ""
-    title = unlinked(quoted(f"Slower: {next(iter(tests))[:200]}{more}"))
-    lines = ["", f"Instance {code(str(record.get('instance')))}."]
-    for test, (how_much, cause) in tests.items():
-        lines += ["", f"**{code(test)}**", "", f"- {escaped(how_much)}"]
-        lines += [f"- {escaped(failing[test])}"] if test in failing else []
-        lines += [f"- cause: {escaped(cause) if cause else 'not named by the record; see the log of the run'}"]
-    if drift.strip():
-        lines += ["", "Steps and drift over the kept nights:", "", *fenced(drift.strip().splitlines())]
-    text = quoted("\n".join(lines), lines=True)
-    cut = text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS].rpartition("\n\n")[0]
-    return f"{title}\n{cut}\n"
-
-
-# Any: functions of the suite, which only ``text`` needs.
-def _writers() -> tuple[Any, ...]:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from fixtures.matrix.plain_text import quoted
-    from fixtures.report.markdown import code, escaped, fenced, unlinked
+    from fixtures.matrix.plain_text import counted, quoted
+    from fixtures.report.markdown import fenced
 
-    return code, escaped, fenced, quoted, unlinked
+    lines = [f"instance {record.get('instance')}"]
+    for test, (how_much, cause) in tests.items():
+        lines += ["", test, f"    {how_much}", *([f"    {failing[test]}"] if test in failing else [])]
+        lines += [f"    cause: {cause or 'not named by the record; see the log of the run'}"]
+    lines += ["", "Steps and drift over the kept nights:", *drift.strip().splitlines()] if drift.strip() else []
+    text = quoted("\n".join(lines), lines=True)
+    block = fenced([text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS].rpartition("\n\n")[0]])
+    return "\n".join([f"Slower: {counted(len(tests), 'test')}", "", *block, ""])
 
 
 def post(text: str, run_url: str, *, dry_run: bool) -> None:

@@ -30,7 +30,7 @@ def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(s
     outcome = pytest_perf(storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
     assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
-    (shown,) = re.findall(r"^to accept it without measuring again: python -m fixtures (.*)$", outcome.output, re.M)
+    (shown,) = re.findall(r"^next: accept the record, .*: python -m fixtures (.*)$", outcome.output, re.M)
     arguments = shlex.split(shown)
     refused = command(*(one for one in arguments if one != "--accept-unclear"), "--yes")
     assert refused.exit_code == 1

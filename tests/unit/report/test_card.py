@@ -31,7 +31,7 @@ def test_a_quiet_night() -> None:
     assert card.verdict.tone == "good"
     assert said(h200()) == {
         "communication": "costs 4.2 % of a step of ddp_default, PyTorch's default (95 % interval 3.8 to 4.7 %)",
-        "change": "use bucket_10mb, +2.1 % over ddp_default (code below)",
+        "change": "use bucket_10mb, +2.1 % over ddp_default",
         "proved": "yes, faster in 3 launches of fresh processes by more than launches of one config "
         "differ; bucket_10mb has the gradients of plain DDP",
         "verdict": QUIET,
@@ -285,7 +285,7 @@ def test_batches_that_are_all_reduced_one_by_one_are_advised_against_where_that_
 def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, late_by: str | None, begins: str) -> None:
     change = limited(by=by, late_by=late_by)["change"]
     assert change.startswith(begins)
-    assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default (code below)")
+    assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default")
 
 
 NOTHING = "nothing in DDP: no measured config is faster than ddp_default by 1 % or more"

@@ -1,56 +1,57 @@
 """The report in Markdown."""
 
 import re
-from html import unescape
+from collections.abc import Callable
 
 import pytest
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 
-from fixtures.report.markdown import MOST_CHARACTERS, code, escaped, markdown
-from tests.run_reports import DDP, HOSTILE, h200, hostile, large, report_of, slower, with_transfers
+from fixtures.report.markdown import MOST_CHARACTERS, markdown
+from fixtures.report.rows import Report
+from fixtures.report.summary import summary
+from tests.run_reports import DDP, h200, hostile, large, report_of, slower, with_transfers
+from tests.saved_records import Record
 
 
 def test_it_begins_with_the_answer_and_has_every_config_once_the_slower_ones_first() -> None:
     lines = markdown(report_of(slower(h200()))).splitlines()
-    assert lines[0] == "## ddp-perf: 1 slower, 32 ok (33 measured tests)"
-    assert f"- `{DDP}`: slower by 5.1 %; cause: NCCL 2.28 -\\> 2.29" in lines
+    assert lines[0] == "## ddp-perf"
+    assert "verdict: 1 slower, 32 ok (33 measured tests)" in lines
+    assert f"    {DDP}: slower by 5.1 %; cause: NCCL 2.28" in lines
     lines = markdown(report_of(with_transfers(slower(h200())))).splitlines()
-    rows = [line for line in lines if line.startswith("| `")]
-    assert len(rows) == 28 + 3
-    assert rows[0].startswith("| `ddp` |")
-    assert {line.count("|") for line in rows[:28]} == {lines[lines.index(rows[0]) - 1].count("|")}
+    rules = [number for number, line in enumerate(lines) if re.fullmatch("-+(  -+)+", line)]
+    assert [lines.index("```", rule) - rule - 1 for rule in rules] == [28, 3]
+    assert lines[rules[0] + 1].startswith("ddp ")
 
 
-def test_hostile_text_is_text_in_its_cell() -> None:
-    html = github_flavored_markdown_to_html(markdown(report_of(hostile(h200()))), options=Options.CMARK_OPT_UNSAFE)
-    tags = {"h2", "p", "strong", "ul", "li", "code", "pre", "details", "summary"}
-    assert set(re.findall(r"<(\w+)", html)) == tags | {"table", "thead", "tbody", "tr", "th", "td"}
-    (table,) = re.findall(r"<table>.*</table>", html, re.DOTALL)
-    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
-    assert len(rows) == 29
-    assert {len(re.findall(r"<t[hd]", row)) for row in rows} == {rows[0].count("<th")}
-    configs = {benchmark["extra_info"]["config"].replace("\n", " ") for benchmark in hostile(h200())["benchmarks"]}
-    shown = {unescape(cell) for cell in re.findall(r"<td><code>(.*?)</code>", table)}
-    assert shown < configs
-    assert len(configs - shown) == 4  # second names
+# In each text of a record: it would leave a fence of three and write to a team.
+OUT = "\n```\n@team closes #2 <img src=x>\r~~~\n"
 
 
-def test_nobody_is_notified_by_a_reason() -> None:
-    assert escaped("by @team, see #12") == "by @\N{ZERO WIDTH SPACE}team, see #\N{ZERO WIDTH SPACE}12"
+# Any: JSON.
+def with_the_way_out(value: object) -> object:
+    """The record in which every text that may say anything has OUT."""
+    if isinstance(value, dict):
+        return {key: one if key == "word" else with_the_way_out(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [with_the_way_out(one) for one in value]
+    return value + OUT if isinstance(value, str) and value[:4] != "2026" else value
 
 
-@pytest.mark.parametrize("text", ["a|b", "a`b", "`", "``a`", "*a* <b> _c_ \\", HOSTILE])
-def test_a_name_is_code_and_a_reason_is_text_whatever_they_are(text: str) -> None:
-    shown = " ".join(text.split())
-    html = github_flavored_markdown_to_html(f"{code(text)} {escaped(text)}").strip()
-    inside = re.fullmatch(r"<p><code>(.*)</code> (.*)</p>", html)
-    assert inside is not None
-    assert [unescape(part).replace("\N{ZERO WIDTH SPACE}", "") for part in inside.groups()] == [shown, shown]
+@pytest.mark.parametrize("write", [markdown, summary])
+@pytest.mark.parametrize("record", [hostile(h200()), with_the_way_out(h200())], ids=["names", "texts"])
+def test_every_text_of_a_record_is_in_a_block_of_code(write: Callable[[Report], str], record: Record) -> None:
+    html = github_flavored_markdown_to_html(write(report_of(record)), options=Options.CMARK_OPT_UNSAFE)
+    outside = re.sub("<pre.*?</pre>", "", html, flags=re.DOTALL)
+    assert set(re.findall(r"<(\w+)", html)) <= {"h2", "pre", "code", "details", "summary"}
+    titles = r"\d+ configs|\d+ bare transfers|Lines to paste|Losses"
+    assert re.sub(titles, "", re.sub("<.*?>", "", outside)).split() == ["ddp-perf"]
+    assert "</pre>" in html
 
 
 def test_a_comment_of_github_has_room_for_any_run() -> None:
     text = markdown(report_of(large(900, 1)))
     assert len(text) < MOST_CHARACTERS
-    assert re.search(r"^And \d+ more: see run\.json\.$", text, re.MULTILINE)
+    assert re.search(r"^And \d+ more lines: see run\.json\.$", text, re.MULTILINE)
     assert text.count("<details>") == text.count("</details>")

@@ -1,6 +1,7 @@
 """``pytest perf --train`` on live ranks, of scripts and of a workload."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,8 @@ def test_the_harmful_one_is_said_first_and_the_report_has_the_curves(
     said = outcome.output.partition("loss after 60 steps")[2]
     assert 0 < said.index("half_dropped (") < said.index("bf16 (")
     report = (folder / "report/report.md").read_text()
-    assert "**loss**: ❌ half\\_dropped" in report
-    assert "| step | as written |" in report
+    assert "\nloss: half_dropped" in report
+    assert re.search(r"^ *step +as written", report, re.MULTILINE)
 
 
 def test_an_unlucky_seed_is_not_held_against_a_sound_hook(tmp_path: Path) -> None:

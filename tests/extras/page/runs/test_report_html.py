@@ -43,7 +43,7 @@ def test_the_summary_of_a_stored_run_says_since_which_night_a_test_fails(tmp_pat
     outcome = command("report", tmp_path / "night2.json", "-o", tmp_path / "out", f"--history={tmp_path}")
     assert outcome.exit_code == 0, outcome.errors
     summary = (tmp_path / "out/report.md").read_text()
-    assert "slower by 5.1 %; failing since record night0 of 2026-11-20, commit " in summary
+    assert "slower by 5.1 %; failing since record night0 of 2026-11-20, commit " in " ".join(summary.split())
     assert ", 3 nights\n" in summary
 
 

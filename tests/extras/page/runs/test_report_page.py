@@ -17,13 +17,10 @@ from tests.run_reports import DDP, HOSTILE, h200, hostile, large, profiled, slow
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 
-# Scrolls until every chart that is shown is drawn.
+# Waits until every chart that is shown is drawn, wherever it is on the page.
 DRAW_ALL = """async () => {
-    const charts = () => [...document.querySelectorAll("figure:not([hidden]) .chart")];
-    for (const chart of charts()) {
-        chart.scrollIntoView();
+    for (const chart of document.querySelectorAll("figure:not([hidden]) .chart"))
         while (!chart.hasAttribute("data-drawn")) await new Promise((done) => setTimeout(done, 10));
-    }
 }"""
 MARKS = """() => Object.fromEntries([...document.querySelectorAll("figure:not([hidden])")].map((figure) => [
     figure.dataset.chart,
@@ -137,7 +134,7 @@ def test_the_charts_are_those_of_the_chosen_world(night: Opened) -> None:
 
 
 def test_the_first_key_leads_past_the_header(night: Opened) -> None:
-    night.run("() => { document.activeElement.blur(); scrollTo(0, 0); }")
+    night.run("() => { document.activeElement.blur(); location.hash = '#top'; }")
     night.page.keyboard.press("Tab")
     assert night.run("() => document.activeElement.textContent") == "Skip to the results"
     night.page.keyboard.press("Enter")
@@ -180,9 +177,8 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path
     page.page.close()
 
 
-def test_500_tests_of_60_steps_are_under_10_mb_and_draw_what_is_in_sight(browser: Browser, tmp_path: Path) -> None:
+def test_500_tests_of_60_steps_are_under_10_mb(browser: Browser, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, page_report_of(large(500, 60), history=False))
     assert (tmp_path / "report.html").stat().st_size < 10e6
     assert len(page.run("() => [...document.querySelectorAll('[data-table=configs] tbody tr')]")) == 500
-    assert page.page.locator(".chart[data-drawn]").count() < 5
     page.page.close()
