@@ -154,6 +154,21 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
     assert re.search(r"^next: measure more precisely, on a quiet machine: ", outcome.output, re.M)
 
 
+def test_a_test_without_a_baseline_fails_once(tmp_path: Path) -> None:
+    """By --require-baseline, not by --sensitivity too."""
+    arguments = (
+        *QUICK,
+        "-k",
+        "2cpu-bf16 and not powersgd",
+        "--require-baseline",
+        "--sensitivity=10",
+        f"--benchmark-json={tmp_path}/r.json",
+    )
+    outcome = pytest_perf(tmp_path / "baselines", "perf/test_throughput.py", *arguments)
+    assert outcome.exit_code == 1, outcome.output
+    assert [test.rpartition("-")[2] for test in json.loads((tmp_path / "r.json").read_text())["failed"]] == ["bf16]"]
+
+
 GPU_TESTS = ("perf/test_throughput.py", "-k=4gpu and (bf16 or fp16)", *QUICK, "--explain=none", "-p", "tests.fake_gpus")
 
 
