@@ -32,7 +32,7 @@ SHOWN: Mapping[type, str] = {
         found_percent cause against step_limit advice breakdown_ms communication_ms ledger kernels work""",
     Verdict: "word change_percent threshold_percent p_value history reason",
     BestRecord: "workload world interconnect fidelity config use lines decided among",
-    StepLimit: "by known_by most_gain_percent why",
+    StepLimit: "by percent rank line line_ms step_ms most_gain_percent why",
     StepParts: "compute exposed_communication exposed_copy idle",
     Work: "kernels collectives copies calls",
 }

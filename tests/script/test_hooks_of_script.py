@@ -13,6 +13,7 @@ from fixtures.report.card import card_of
 from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
+from fixtures.stats.step_account import host_time
 from fixtures.stats.verdict import UNJUDGED
 from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured, printed, report_of
 
@@ -32,6 +33,7 @@ def run_with(block_ms: Mapping[str, Sequence[float]], **of_launch: Any) -> Run:
                 as_written.launches[0],
                 gradients=[(8_600_000, 4)],
                 phase_s={"input": 0.0, "forward": 0.0},
+                host_times=(host_time([{"forward": 0.1}] * 16, {}, lead_ms=50.0),) * 2,
                 **of_launch,
             ),
         ),
@@ -59,7 +61,7 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
     assert [reference.config for reference in record.references or []] == ["as_written-bf16", "as_written-no_comm"]
     (limit,) = [benchmark.extra_info.step_limit for benchmark in record.benchmarks]
     assert limit is not None
-    assert (limit.by, round(limit.transfer_percent or 0)) == ("transfer", 20)
+    assert (limit.by, round(limit.percent or 0)) == ("transfer", 20)
 
 
 def test_the_card_says_why_a_hook_that_took_turns_is_not_advised() -> None:
@@ -81,11 +83,12 @@ def test_steps_that_do_other_work_are_said() -> None:
     assert line in printed(rare)
     card = card_of(report_of(rare))
     assert card.limit is not None
-    assert card.limit.text == "communication between ranks that no compute hides"
+    assert card.limit.text == "communication between ranks that no compute hides (20 % of the step)"
     card = card_of(report_of(most))
     assert card.limit is not None
     assert card.limit.text == (
-        "2 of 16 steps, which take 56 % of the time; the others by communication between ranks that no compute hides"
+        "2 of 16 steps, which take 56 % of the time; the others by communication between ranks that no compute hides "
+        "(20 % of the step)"
     )
     assert card.change is not None
     assert card.change.text.startswith("what makes 2 of 16 steps longer, such as an evaluation; nothing yet: ")

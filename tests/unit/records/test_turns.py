@@ -6,6 +6,7 @@ from dataclasses import replace
 from fixtures.records.config_comparison import Turns, best_of, leaders_of
 from fixtures.records.measurement import Measurement
 from fixtures.records.step_limits import step_limits
+from fixtures.stats.step_account import host_time
 from tests.builders import launch, measured
 
 
@@ -73,9 +74,13 @@ def test_turns_decide_in_a_disturbed_run_too() -> None:
 
 
 def test_turns_tell_what_communication_costs_after_one_launch_of_each() -> None:
-    group = [of("ddp_default", 100), of("no_comm", 70)]
-    assert step_limits(group, {})[group[0].cell].by is None
-    limit = step_limits(group, {}, {TABLE: turns_of(ddp_default=100, no_comm=80)})[group[0].cell]
+    default = of("ddp_default", 100)
+    ahead = host_time([{"forward": 0.05, "backward": 0.05}] * 16, {}, lead_ms=50.0)
+    (one,) = default.launches
+    default = replace(default, launches=(replace(one, host_times=(ahead,) * default.world.size),))
+    group = [default, of("no_comm", 70)]
+    assert step_limits(group, {})[default.cell][1].by is None
+    _, limit = step_limits(group, {}, {TABLE: turns_of(ddp_default=100, no_comm=80)})[default.cell]
     assert limit.by == "transfer"
-    assert 19 < (limit.transfer_percent or 0) < 21
+    assert 19 < (limit.percent or 0) < 21
     assert 25 < (limit.most_gain_percent or 0) < 45

@@ -1,57 +1,130 @@
-"""Which share of a step limits it."""
+"""What limits a step, by its account."""
+
+from dataclasses import replace
 
 import pytest
 
-from fixtures.stats.step_limit import LongerSteps, gain_without_percent, largest
+from fixtures.stats.step_account import AHEAD, Line, RankAccount, StepAccount
+from fixtures.stats.step_limit import StepLimit, gain_without_percent, limited_by
+
+LOOP = "train.py:39 main()"
+
+
+def on_cpu(line: str | None = None, errors: dict[str, float] | None = None, **ms: float) -> RankAccount:
+    """A rank on the CPU. waiting: for the other one of two ranks. line: of its own work."""
+    lines = [] if line is None else [Line(phase="own", line=line, ms=ms["own"], error_ms=1)]
+    return RankAccount(step_ms=sum(ms.values()), host_ms=ms, errors_ms=errors or {}, lines=lines)
+
+
+def on_gpu(host: dict[str, float], device: dict[str, float], *, host_waits_ms: float = 0) -> RankAccount:
+    whole = dict.fromkeys(("compute", "transfer", "copy", "waiting", "idle"), 0.0) | device
+    lines = [Line(phase=phase, line=f"train.py:{phase}", ms=ms, error_ms=0) for phase, ms in host.items()]
+    return RankAccount(
+        step_ms=sum(device.values()),
+        host_ms=host,
+        errors_ms={},
+        device_ms=whole,
+        host_waits_ms=host_waits_ms,
+        is_ahead=False,
+        lines=lines,
+    )
+
+
+def late(account: RankAccount, **waiting_ms: float) -> RankAccount:
+    """The rank waits for others: rank_0=49."""
+    return replace(account, waiting_ms={rank.removeprefix("rank_"): ms for rank, ms in waiting_ms.items()})
+
+
+def of(*ranks: RankAccount) -> StepLimit:
+    return limited_by(StepAccount(ranks=[*ranks]))
 
 
 @pytest.mark.parametrize(
-    ("percents", "by"),
+    ("account", "by", "percent"),
     [
-        ({"input": 61, "transfer": 20}, "input"),
-        ({"input": 10, "host": 34, "transfer": 20}, "host"),
-        ({"input": 9, "host": 9, "transfer": 19, "late_rank": 19}, "compute"),
-        ({"input": 11, "transfer": 46}, "transfer"),
-        ({"host": 11, "late_rank": 21}, "late_rank"),
-        ({}, "compute"),
+        (on_cpu(LOOP, forward=5, backward=15, own=80), "own", 80),
+        (on_cpu(loader=70, forward=10, backward=20), "loader", 70),
+        (on_cpu(forward=10, backward=44, transfer=46), "transfer", 46),
+        (on_cpu(loader=12, forward=30, backward=58), "compute", 88),
+        (on_cpu(loader=25, forward=10, backward=35, transfer=30), "transfer", 30),
     ],
 )
-def test_the_largest_share_over_its_threshold_limits_the_step(percents: dict[str, float], by: str) -> None:
-    assert largest(percents) == by
+def test_on_the_cpu_the_largest_part_over_its_threshold_limits(account: RankAccount, by: str, percent: float) -> None:
+    found = of(account)
+    assert found.by == by
+    assert found.percent == pytest.approx(percent)
+    assert found.line == (LOOP if by == "own" else None)
+
+
+HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own": 15.0}
+
+
+@pytest.mark.parametrize(
+    ("account", "by", "percent"),
+    [
+        # Idle, and the host never blocks: its largest part limits.
+        (on_gpu(HOST, {"compute": 81, "idle": 19}), "host", 19),
+        (on_gpu({"loader": 70, "forward": 30}, {"compute": 40, "idle": 60}), "loader", 60),
+        (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
+        # Launch, wait, launch.
+        (on_gpu(HOST, {"compute": 81, "idle": 19}, host_waits_ms=60), "synchronisation", 19),
+        # The device has no slack.
+        (on_gpu(HOST, {"compute": 91, "idle": 9}), "compute", 91),
+        (on_gpu(HOST, {"compute": 54, "transfer": 46}), "transfer", 46),
+        (on_gpu(HOST, {"compute": 85, "copy": 15}), "copy", 15),
+        (on_gpu(HOST, {"compute": 85, "transfer": 15}), "compute", 85),
+    ],
+)
+def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, percent: float) -> None:
+    assert of(account).by == by
+    assert of(account).percent == pytest.approx(percent)
+
+
+def test_the_rank_that_the_others_wait_for_is_named_with_its_own_largest_part_and_line() -> None:
+    logs = on_cpu("train.py:37 main()", forward=9, backward=10, own=49)
+    waits = late(on_cpu(forward=9, backward=10, own=0, waiting=49), rank_0=49)
+    found = of(logs, waits)
+    assert (found.by, found.rank, found.late_by, found.line) == ("waiting", 0, "own", "train.py:37 main()")
+    assert found.percent == pytest.approx(72, abs=0.1)
+
+
+def test_a_rank_whose_kernels_run_slower_is_late_by_compute() -> None:
+    slow = on_gpu(HOST, {"compute": 95, "transfer": 5})
+    waits = late(on_gpu(HOST, {"compute": 60, "transfer": 5, "waiting": 35}), rank_0=35)
+    assert (of(slow, waits).rank, of(slow, waits).late_by) == (0, "compute")
+
+
+def test_ranks_that_are_late_by_turns_wait_for_each_other() -> None:
+    first = late(on_cpu(forward=30, backward=40, waiting=30), rank_1=30)
+    second = late(on_cpu(forward=32, backward=40, waiting=28), rank_0=28)
+    assert (of(first, second).by, of(first, second).rank) == ("waiting", None)
+
+
+def test_two_parts_closer_than_their_errors_are_both_named() -> None:
+    found = of(on_cpu(errors={"own": 3, "loader": 3}, own=41, loader=39, forward=20))
+    assert (found.by, found.also) == ("own", "loader")
+    assert of(on_cpu(errors={"own": 1, "loader": 1}, own=41, loader=39, forward=20)).also is None
+
+
+def test_a_line_below_its_error_or_three_percent_is_not_named() -> None:
+    own = on_cpu(own=90, forward=10)
+    lines = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own", line="b", ms=2, error_ms=0)]
+    assert of(replace(own, lines=lines)).line is None
+
+
+def test_what_is_withheld_or_not_told_apart_is_not_known() -> None:
+    assert limited_by(StepAccount(ranks=[], withheld="unlike")).why == "unlike"
+    untold = StepAccount(ranks=[on_cpu(forward=40, backward=60)] * 2, sent_known=False)
+    assert limited_by(untold).by is None
+    busy = on_cpu(LOOP, forward=10, backward=10, own=80)
+    assert limited_by(StepAccount(ranks=[busy] * 2, sent_known=False)).by == "own"
+
+
+def test_a_gpu_that_the_host_is_ahead_of_computes_or_sends() -> None:
+    ahead = RankAccount(step_ms=100, host_ms={"forward": 40, "backward": 40, AHEAD: 20}, errors_ms={}, is_ahead=True)
+    assert of(ahead).by == "compute"
+    assert limited_by(StepAccount(ranks=[ahead], sent_known=False)).by is None
 
 
 def test_without_half_of_its_step_a_training_is_twice_as_fast() -> None:
     assert (gain_without_percent(50), gain_without_percent(0), gain_without_percent(100)) == (100, 0, None)
-
-
-@pytest.mark.parametrize(
-    ("step_s", "number", "percent", "over_percent"),
-    [
-        ([*[1.0] * 14, 3.0, 5.0], 2, 8 / 0.22, 37.5),
-        ([*[1.0] * 9, *[1.3] * 4, 2.0, 2.0, 2.0], 3, 6 / 0.202, 26.25),  # apart from the longest of the others
-        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0], 2, 40, 25),
-    ],
-)
-def test_steps_that_do_other_work_are_longer_than_all_others(
-    step_s: list[float], number: int, percent: float, over_percent: float
-) -> None:
-    found = LongerSteps.among(step_s)
-    assert found is not None
-    assert (found.number, found.measured) == (number, len(step_s))
-    assert (found.percent, found.over_percent) == pytest.approx((percent, over_percent))
-    assert found.times == pytest.approx(sum(sorted(step_s)[-number:]) / number)
-
-
-@pytest.mark.parametrize(
-    "step_s",
-    [
-        [*[1.0] * 15, 9.0],  # one alone may be other work
-        [*[1.0] * 5, 3.0, 5.0],  # too few
-        [*[1.0] * 14, 1.3, 1.3],  # not much longer
-        [*[1.0] * 10, *[1.3] * 4, 1.7, 1.7],  # not apart
-        [*[1.0] * 58, 1.5, 1.5],  # 2 % on average
-        [*[1.0] * 8, *[3.0] * 8],  # of two kinds, none is the usual one
-    ],
-)
-def test_other_steps_are_of_one_kind(step_s: list[float]) -> None:
-    assert LongerSteps.among(step_s) is None

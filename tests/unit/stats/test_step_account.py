@@ -1,0 +1,119 @@
+"""The account of a step, from the host's time, a profile, and what no_comm saves."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fixtures.stats.step_account import AHEAD, DeviceTime, HostTime, RankAccount, Share, account_of, host_time
+
+LOOP = {"loader": 0.010, "forward": 0.020, "backward": 0.060, "update": 0.010, "own": 0.0}
+
+
+def host(lead_ms: float | None = None, steps: int = 16, **more_s: float) -> HostTime:
+    return host_time([LOOP | more_s] * steps, {}, lead_ms=lead_ms)
+
+
+def device(compute: float, transfer: float = 0, copy: float = 0, *, step: float = 100, **more: Any) -> DeviceTime:
+    return DeviceTime(step=step, compute=compute, transfer=transfer, copy=copy, **{"waiting": {}, **more})
+
+
+def cpu(*hosts: HostTime, devices: list[DeviceTime] | None = None, saved: Share | None = None) -> list[RankAccount]:
+    measured_ms = sum(hosts[0].phases_ms.values())
+    return account_of(hosts, devices or [], measured_ms=measured_ms, on_gpu=False, saved=saved).ranks
+
+
+def test_a_phase_is_divided_by_the_weight_of_its_samples() -> None:
+    """A call that holds the GIL has one sample, that weighs as long as the call."""
+    weights = {("own", "held"): [0.03], ("own", "free"): [0.005] * 2, ("loader", "next"): [0.004]}
+    found = host_time([{"own": 0.08, "loader": 0.02}] * 9, weights)
+    assert {line.line: line.ms for line in found.lines} == pytest.approx({"held": 60, "free": 20, "next": 20})
+    errors = {line.line: line.error_ms for line in found.lines}
+    assert errors["held"] > errors["next"] == 0
+    assert sum(found.phases_ms.values()) == pytest.approx(100)
+
+
+def test_on_the_cpu_communication_is_taken_out_of_the_phase_in_which_it_lies() -> None:
+    sent = device(60, 30, waiting={"1": 10.0}, in_phases={"backward": 38.0, "forward": 2.0, "own range": 40.0})
+    (first, _) = cpu(host(), host(), devices=[sent, device(60, 40)])
+    assert first.host_ms == pytest.approx(
+        {"loader": 10, "forward": 18, "backward": 22, "update": 10, "own": 0, "transfer": 30, "waiting": 10}
+    )
+    assert first.waiting_ms == pytest.approx({"1": 10})
+
+
+def test_a_collective_of_the_script_is_communication_with_and_without_a_profile() -> None:
+    own = host(collective=0.046)
+    without, _ = cpu(own, own)
+    assert (without.host_ms["transfer"], without.host_ms["backward"]) == (46, 60)
+    sent = device(60, 40, in_phases={"get batch": 40.0})
+    profiled, _ = cpu(own, own, devices=[sent, sent])
+    assert (profiled.host_ms["transfer"], profiled.host_ms["backward"]) == (46, 60)
+
+
+def test_without_a_profile_what_no_comm_saves_is_communication_if_that_is_decided() -> None:
+    saved = Share(likely=30, least=28, most=32)
+    first, _ = cpu(host(), host(), saved=saved)
+    assert [first.host_ms["transfer"], first.host_ms["backward"]] == pytest.approx([30, 30])
+    undecided = account_of([host()] * 2, [], measured_ms=100, on_gpu=False, saved=Share(likely=30, least=-5, most=60))
+    assert not undecided.sent_known
+    assert account_of([host()], [], measured_ms=100, on_gpu=False, saved=Share(likely=0, least=0, most=0)).sent_known
+
+
+def test_no_rank_sends_for_longer_than_no_comm_saves() -> None:
+    """A rank that waits for a core looks in its profile like one that sends."""
+    sent = device(50, 40, in_phases={"backward": 40.0})
+    first, _ = cpu(host(), host(), devices=[sent] * 2, saved=Share(likely=4, least=3, most=5))
+    assert first.host_ms["transfer"] == pytest.approx(5)
+
+
+def test_what_no_comm_saves_beyond_transfer_and_waiting_is_the_rest() -> None:
+    sent = device(60, 20, in_phases={"backward": 20.0})
+    saved = Share(likely=28, least=27, most=29)
+    account = account_of([host()] * 2, [sent] * 2, measured_ms=100, on_gpu=False, saved=saved)
+    assert account.rest_percent == pytest.approx(8)
+
+
+def gpu(one: DeviceTime | None, *, lead_ms: float = 0, saved: Share | None = None) -> RankAccount:
+    (rank,) = account_of([host(lead_ms)], [] if one is None else [one], measured_ms=100, on_gpu=True, saved=saved).ranks
+    return rank
+
+
+def test_on_a_gpu_idle_is_what_the_profile_leaves_of_the_measured_step() -> None:
+    """A profiler that made the step 40 % longer, and ranks late, changes neither compute nor transfer."""
+    found = gpu(device(60, 10, 2, step=140, waiting={"1": 38.0}, host_waits=3.0))
+    assert found.device_ms == pytest.approx({"compute": 60, "transfer": 10, "copy": 2, "waiting": 0, "idle": 28})
+    assert found.host_waits_ms == 3
+    waits = gpu(device(60, 10, waiting={"1": 20.0}))
+    assert waits.device_ms == pytest.approx({"compute": 60, "transfer": 10, "copy": 0, "waiting": 20, "idle": 10})
+    assert waits.waiting_ms == pytest.approx({"1": 20})
+
+
+def test_a_profile_whose_compute_is_longer_than_the_measured_step_gives_nothing() -> None:
+    account = account_of([host(0.0)], [device(120)], measured_ms=100, on_gpu=True)
+    assert account.withheld == "compute alone takes 120.0 ms of the profiled step, the measured one 100.0"
+
+
+def test_without_a_profile_a_gpu_that_the_host_is_ahead_of_is_busy() -> None:
+    saved = Share(likely=30, least=28, most=32)
+    ahead = gpu(None, lead_ms=50, saved=saved)
+    assert ahead.device_ms is not None
+    assert ahead.device_ms["compute"] == pytest.approx(70)
+    assert gpu(None, lead_ms=50).device_ms is None
+    assert gpu(None, lead_ms=2, saved=saved).device_ms is None
+
+
+def test_the_time_in_which_the_host_is_ahead_is_a_part_of_its_step() -> None:
+    short: Mapping[str, float] = {"forward": 0.02, "backward": 0.03, AHEAD: 0.05}
+    (rank,) = account_of([host_time([short] * 16, {}, lead_ms=800.0)], [], measured_ms=100, on_gpu=True).ranks
+    assert rank.host_ms == pytest.approx({"forward": 20, "backward": 30, AHEAD: 50})
+
+
+def test_shares_of_steps_unlike_the_measured_ones_are_withheld() -> None:
+    account = account_of([host()] * 2, [], measured_ms=80, on_gpu=False)
+    assert account.withheld == "the steps in which the host was watched took 25 % longer than the measured ones"
+
+
+def test_parts_that_do_not_add_up_to_the_step_are_an_error() -> None:
+    with pytest.raises(AssertionError, match=r"parts .* of a step of 3 ms"):
+        RankAccount(step_ms=3, host_ms={"own": 2}, errors_ms={})
