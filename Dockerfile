@@ -13,6 +13,6 @@ RUN apt-get update \
 WORKDIR /ddp-perf
 COPY . .
 # The image's own torch is kept. Its Python belongs to the image alone.
-RUN PIP_BREAK_SYSTEM_PACKAGES=1 pip install --no-cache-dir -e '.[drift,report]' 'torch==2.11.*'
+RUN PIP_BREAK_SYSTEM_PACKAGES=1 pip install --no-cache-dir -e '.[report]' 'torch==2.11.*'
 
 ENTRYPOINT ["pytest", "perf"]

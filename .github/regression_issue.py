@@ -51,7 +51,7 @@ def since(record: Path, nights: Path | None) -> dict[str, str]:
     return {failing.test: str(failing) for failing in failing_since(runs, until=until)}
 
 
-def report(record: Record, failing: dict[str, str], drift: str) -> str:
+def report(record: Record, failing: dict[str, str]) -> str:
     """The title in the first line, then Markdown; empty when nothing is slower."""
     tests = slower_tests(record)
     if not tests:
@@ -64,7 +64,6 @@ def report(record: Record, failing: dict[str, str], drift: str) -> str:
     for test, (how_much, cause) in tests.items():
         lines += ["", test, f"    {how_much}", *([f"    {failing[test]}"] if test in failing else [])]
         lines += [f"    cause: {cause or 'not named by the record; see the log of the run'}"]
-    lines += ["", "Steps and drift over the kept nights:", *drift.strip().splitlines()] if drift.strip() else []
     text = quoted("\n".join(lines), lines=True)
     block = fenced([text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS].rpartition("\n\n")[0]])
     return "\n".join([f"Slower: {counted(len(tests), 'test')}", "", *block, ""])
@@ -98,7 +97,6 @@ def main() -> None:
     text = commands.add_parser("text", help="print the report of a record; nothing when nothing is slower")
     text.add_argument("record", type=Path, metavar="RECORD")
     text.add_argument("--nights", type=Path, metavar="DIR", help="earlier records, which tell since when")
-    text.add_argument("--drift", type=Path, metavar="FILE", help="output of 'python -m fixtures drift', quoted")
     posted = commands.add_parser("post", help="comment the report on the open issue, or open one")
     posted.add_argument("report", type=Path, metavar="FILE")
     posted.add_argument("--run-url", required=True, metavar="URL", help="address of the run")
@@ -107,10 +105,9 @@ def main() -> None:
     if asked.command == "post":
         post(asked.report.read_text(), asked.run_url, dry_run=asked.dry_run)
         return
-    drift = asked.drift.read_text() if asked.drift and asked.drift.exists() else ""
     try:
         record = json.loads(asked.record.read_text())
-        found = report(record, since(asked.record, asked.nights), drift)
+        found = report(record, since(asked.record, asked.nights))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         parser.error(ascii(f"{asked.record} cannot be read as a record of ddp-perf: {error!r}"[:300])[1:-1])
     print(found, end="")

@@ -1,13 +1,10 @@
 """Records of a nightly run made by hand, in files."""
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
-
-import numpy as np
 
 from fixtures.records.schema import SCHEMA
 
@@ -51,15 +48,3 @@ def write(folder: Path, number: int, record: object) -> Path:
     file = folder / f"{(number * 37) % 101:03}.json"
     file.write_text(record if isinstance(record, str) else json.dumps(record))
     return file
-
-
-def write_forty_nights(folder: Path) -> Path:
-    """From night 25 on DDP is 5 % slower, with another torch and transport; BF16 stays; a night's noise is 0.5 %."""
-    random = np.random.default_rng(4)
-    for number in range(40):
-        after = number >= 25
-        ddp = 0.1 * (1.05 if after else 1) * math.exp(random.normal(0, 0.005))
-        transport = {"SHM": 16} if after else {"P2P": 16}
-        tests = [benchmark(DDP, ddp, transport=transport), benchmark(BF16, 0.08 * math.exp(random.normal(0, 0.005)))]
-        write(folder, number, night(number, *tests, torch="2.15.0" if after else "2.14.0"))
-    return folder

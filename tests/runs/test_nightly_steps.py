@@ -23,7 +23,7 @@ from tests.workloads_for_tests import STEP_MS
 Done = subprocess.CompletedProcess[str]
 
 # The steps after the action; the step history makes the page again.
-NAMES = ("keep", *(["history"] if "page" in EXTRAS else []), "drift", "report")
+NAMES = ("keep", *(["history"] if "page" in EXTRAS else []), "report")
 FEW = "-p tests.fake_ranks -p no:cacheprovider --workload=tests.workloads_for_tests:steady --launches=1 --steps=3"
 
 
@@ -102,7 +102,6 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 @pytest.fixture(scope="module")
 def night(runner: Runner) -> tuple[Runner, dict[str, Done]]:
     """A baseline, and a night that is slower: by name, what each step did."""
-    pytest.importorskip("ruptures", reason="drift needs ruptures, which has no release for this Python")
     recorded = runner.run("pytest perf --benchmark-save=first", step_ms="20")
     assert recorded.returncode == 0, recorded.stdout + recorded.stderr
     steps = steps_of("nightly", "perf")
@@ -199,7 +198,7 @@ def test_the_action_installs_into_an_environment_of_its_own_or_into_yours(runner
     own, yours = act(runner, "install", {}), act(runner, "install", {"python": "../yours/bin/python"})
     (runner.checkout.parent / "bin/python3").unlink()
     assert (own.returncode, yours.returncode) == (0, 0), own.stderr + yours.stderr
-    installs = f"-m pip install -e {runner.checkout}/./[drift,report]"
+    installs = f"-m pip install -e {runner.checkout}/./[report]"
     assert calls.read_text().splitlines() == ["-m venv .venv", installs, installs]
     put_on_path = runner.summary.with_name("path").read_text().splitlines()
     assert put_on_path == [str(runner.checkout / ".venv/bin"), str(folder)]

@@ -161,22 +161,17 @@ def test_what_slows_the_whole_run_is_reported_and_another_failure_is_not(tmp_pat
         "perf::machine[8x-nvidia-h200-nv18]": "the machine is slower than in its records",
     }
     failed = {"perf/test_gradients.py::test_gradients[ddp]": "the gradient is wrong"}
-    drift = tmp_path / "drift.txt"
-    drift.write_text("a step of +3.0 %\n")
-    report = script("text", night(tmp_path / "nights", failed=shift | failed), "--drift", drift)
+    report = script("text", night(tmp_path / "nights", failed=shift | failed))
     assert "\nperf::common_shift[8x-nvidia-h200-nv18]\n    all 12 tests are slower, by about 3.0 %" in report
     assert "\nperf::machine[8x-nvidia-h200-nv18]\n" in report
     assert "test_gradients" not in report
-    assert "\na step of +3.0 %\n```" in report
 
 
 def test_texts_of_a_record_mention_nobody_and_close_no_issue(tmp_path: Path) -> None:
     hostile = "x @team closes #2 <img src=x>\n# head\n```\n[a](https://example.org) \x1b[31m"
     file = night(tmp_path / "nights", failed={f"perf::machine[{hostile}]": f"by {hostile}"})
     file.write_text(json.dumps(json.loads(file.read_text()) | {"instance": hostile}))
-    drift = tmp_path / "drift.txt"
-    drift.write_text(f"```\n{hostile}\n")
-    title, *lines = script("text", file, "--drift", drift).split("\n")
+    title, *lines = script("text", file).split("\n")
     assert title == "Slower: 1 test"
     html = github_flavored_markdown_to_html("\n".join(lines))
     assert re.sub("<pre.*?</pre>", "", html, flags=re.DOTALL).strip() == ""
