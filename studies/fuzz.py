@@ -4,7 +4,7 @@ python -m studies.fuzz                                    1000 files of each kin
 python -m studies.fuzz --count 10000 --seed 3 --kind trace
 
 Each file is a good one with values changed, removed, swapped and repeated, bytes flipped, cut off or nested
-(``fuzz_mutations.py``). Records are read by promote, fleet, backtest, compare, report and by what `pytest perf` does
+(``fuzz_mutations.py``). Records are read by promote, backtest, compare, report and by what `pytest perf` does
 with a baseline; traces and SQLite exports of nsys by explain. The same seed and number make the same file. Exit code:
 0 nothing found, 1 something found.
 """
@@ -100,7 +100,6 @@ def _records(folder: Path) -> Try:
         bad.write_bytes(data)
         night.write_bytes(data)
         return (
-            ("fleet", lambda: main(["fleet", str(nights)])),
             ("predict", lambda: main(["predict", str(night), "--network", "400gbit,5us"])),
             ("promote", lambda: main(["promote", str(night), "--storage", str(folder / "empty"), "--name", "n"])),
             ("promote over", lambda: main(["promote", str(night), "--accept-slower", "--storage", str(storage)])),
