@@ -33,6 +33,7 @@ pytest_plugins = (
     "fixtures.session.settings",
     "fixtures.session.collected",
     "fixtures.session.script_tests",
+    "fixtures.session.references",
     "fixtures.session.order",
     "fixtures.session.launches",
     "fixtures.session.measured_tests",

@@ -25,7 +25,8 @@ from tests.machines import ROOT, Machines, machines, wait_for
 
 _LONGEST_S = 400
 _NAMES_A_MACHINE = re.compile(r".*\bmachine \d|lost|BadMachines|native \(|! .* !|Exit: |FAILED|ERROR: |\d passed")
-_SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "--no-references", "-p", "no:cacheprovider")
+_ALONE = ("-p", "no:fixtures.session.references")
+_SHORT = ("--launches", "1", "--warmup", "2", "--steps", "8", "-p", "no:cacheprovider", *_ALONE)
 _THROUGHPUT = ("perf/test_throughput.py", "-k", "node and (ddp_default or no_comm or fp16)", *_SHORT)
 
 # A torch of another version, to whoever asks for it.

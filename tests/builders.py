@@ -70,15 +70,12 @@ SETTINGS = Settings(
     workloads=WORKLOADS,
     hooks={},
     interconnects=INTERCONNECTS,
-    references=False,
     quick=False,
     launches=1,
     steps=3,
     warmup=10,
     rank_timeout_s=120,
     min_slowdown_percent=1,
-    false_alarms_percent=1,
-    recheck_s=60,
     against_build=None,
     against_env={},
     max_pairs=12,
@@ -87,7 +84,6 @@ SETTINGS = Settings(
     explain="failures",
     traces=None,
     report=None,
-    wide=False,
 )
 
 

@@ -14,9 +14,15 @@ from tests import warm_ranks
 
 ROOT = Path(__file__).parent.parent
 QUICK = ("--launches=1", "--steps=3", "--warmup=4")
+# Options of pytest with which only what is selected is measured.
+ALONE = ("-p", "no:fixtures.session.references")
 # Of every command: what is slower need not be waited for, nothing is measured along, there are no GPUs, and lines are
 # as wide everywhere.
-ENVIRONMENT = {"PYTEST_ADDOPTS": "--recheck=0 --no-references", "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200"}
+ENVIRONMENT = {
+    "PYTEST_ADDOPTS": " ".join(["-p tests.one_recheck", *ALONE]),
+    "CUDA_VISIBLE_DEVICES": "",
+    "COLUMNS": "200",
+}
 # A module of a user, with a workload.
 MY_PROJECT = """
 import torch

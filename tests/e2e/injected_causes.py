@@ -83,7 +83,7 @@ class Injections:
 ON_CPU = Injections(
     world="2cpu",
     # Other tests check the verdict: launches of the wide cells may differ by half on a busy machine.
-    arguments=("--launches=1", "--steps=4", "--warmup=4", "--false-alarms=90", "--min-slowdown=50"),
+    arguments=("--launches=1", "--steps=4", "--warmup=4", "-p", "tests.any_difference", "--min-slowdown=50"),
     causes={
         "late rank": Injection(
             cell=("late", "ddp"),
@@ -114,7 +114,7 @@ ON_CPU = Injections(
 )
 ON_GPUS = Injections(
     world=f"{GPUS}gpu",
-    arguments=("--launches=1", "--steps=6", "--warmup=4", "--false-alarms=90", "--min-slowdown=0.5"),
+    arguments=("--launches=1", "--steps=6", "--warmup=4", "-p", "tests.any_difference", "--min-slowdown=0.5"),
     variables=SEEN,
     # Where one clause more may stand before it, that is of a rank that happened to be late.
     causes={

@@ -14,10 +14,11 @@ import pytest
 
 from fixtures.launch import reaper
 from fixtures.launch.heartbeat import Heartbeat
+from tests.command_line import ALONE
 
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = Path("/dev/shm")
-PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider", "--no-references")
+PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider", *ALONE)
 
 
 class Perf:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.extras import EXTRAS
-from tests.command_line import ROOT, Outcome
+from tests.command_line import ALONE, ROOT, Outcome
 
-QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none", "--recheck=0")
+QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none")
 HOW_TO = ROOT / "docs/how-to/own-repository.md"
 # None of these is imported by the plugin alone.
 HEAVY = ("torch", "msgspec", "scipy", "hypothesis", "pynvml", "multiprocessing", "ddp_perf.session.settings")
@@ -217,7 +217,7 @@ def test_a_profile_of_hypothesis_is_the_projects_or_refused_in_one_line(project:
 
 def test_the_clone_uses_its_own_code_where_the_wheel_is_installed(project: Project) -> None:
     one = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]"
-    listed = project.pytest(one, "--collect-only", "-q", "--no-references", folder=ROOT)
+    listed = project.pytest(one, "--collect-only", "-q", *ALONE, folder=ROOT)
     assert listed.test_ids == [one], listed.errors
     outside = project.pytest(str(ROOT / "perf"), f"--rootdir={project.folder}", "-c", "pytest.ini", "--collect-only")
     assert outside.exit_code == pytest.ExitCode.USAGE_ERROR
@@ -225,7 +225,7 @@ def test_the_clone_uses_its_own_code_where_the_wheel_is_installed(project: Proje
 
 
 def test_the_questions_and_the_commands_are_there_without_a_clone(project: Project) -> None:
-    selected = ("-k", "(throughput or gradients_of_a_large_bucket) and no_comm", "--no-references")
+    selected = ("-k", "(throughput or gradients_of_a_large_bucket) and no_comm", "-p", "no:ddp_perf.session.references")
     suites = ("--pyargs", "ddp_perf.perf", "--collect-only", "-q", "--hypothesis-profile=nightly")
     gradients, throughput = sorted(project.pytest(*suites, *selected).test_ids)
     assert "gradients_of_a_large_bucket" in gradients

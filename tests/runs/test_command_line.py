@@ -345,12 +345,12 @@ def test_a_full_disk_behind_the_output_of_a_command_is_one_line(tmp_path: Path) 
 
 
 def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
-    """The module that it imports last raises what Ctrl-C raises."""
+    """A module that it imports raises what Ctrl-C raises."""
     program = (
         "import runpy, sys\n"
         "class Raises:\n"
         "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'numpy': raise KeyboardInterrupt\n"
+        "        if name == 'msgspec': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Raises())\n"
         "sys.argv[1:] = ['promote', 'run.json']\n"
         "runpy.run_module('fixtures', run_name='__main__')\n"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests import forked
-from tests.command_line import QUICK, Outcome
+from tests.command_line import ALONE, QUICK, Outcome
 from tests.runs.slower_config import FAILING, FAILS_AGAIN, INTERRUPT, PAUSE_S, SEEN, SLOW_LAUNCHES, SLOWER
 from tests.saved_records import read
 
@@ -28,7 +28,7 @@ class Night:
         self.json, self.junit = folder / "run.json", folder / "junit.xml"
         self.outcome: Outcome = forked.pytest(
             *map(id_of, TESTS),
-            *("--workload=tests.workloads_for_tests:steady", *QUICK, "--no-references", "-o", f"cache_dir={folder}"),
+            *("--workload=tests.workloads_for_tests:steady", *QUICK, "-o", f"cache_dir={folder}"),
             *(f"--benchmark-storage={storage}", f"--benchmark-json={self.json}", f"--junitxml={self.junit}"),
             *("-p", "tests.runs.slower_config", *arguments),
             variables={SEEN: str(self.seen), **variables},
@@ -94,10 +94,10 @@ def test_a_test_that_is_not_slower_again_is_green(storage: Path, tmp_path: Path)
 
 def test_a_burst_is_waited_out_and_the_first_measurement_is_stored(storage: Path, tmp_path: Path) -> None:
     """It slows the first launch and the one after the last test. tests/unit/session/test_remeasure.py has the times."""
-    slowed = {SLOWER: "ddp_default", SLOW_LAUNCHES: "2"}
-    night = Night(tmp_path, storage, "--recheck=30", "--explain=none", **slowed)
+    slowed = {SLOWER: "ddp_default", SLOW_LAUNCHES: "2", "PYTEST_ADDOPTS": " ".join(ALONE)}
+    night = Night(tmp_path, storage, "--explain=none", **slowed)
     assert night.outcome.exit_code == 0, night.outcome.output
-    assert f"launched again in new processes after {PAUSE_S} s (--recheck: 30 s left)" in night.outcome.output
+    assert f"launched again in new processes after {PAUSE_S} s" in night.outcome.output
     assert night.words["ddp_default"] in ("ok", "unclear")
     (one,) = (one for one in read(night.json)["benchmarks"] if one["extra_info"]["config"] == "ddp_default")
     (first,), ((second,), (third,)) = (one["extra_info"][f"{which}launch_medians_s"] for which in ("", "remeasured_"))

@@ -341,7 +341,6 @@ def test_a_bad_file_among_the_baselines_is_named(storage: Path, tonight: Path) -
     [
         ((), "the following arguments are required: COMMAND"),
         (("promote",), "the following arguments are required: RUN.json"),
-        (("promote", "--false-alarms=0", "x.json"), "--false-alarms must be between 0 and 100, got 0"),
         (("promote", "--min-slowdown=-1", "x.json"), "--min-slowdown must be over 0, got -1"),
         (("promote", "--instance=../x", "x.json"), "--instance '../x': a name has letters"),
     ],

@@ -8,11 +8,11 @@ import pytest
 
 from fixtures.records.files import checked
 from fixtures.records.schema import FullRecord
-from tests.command_line import QUICK, Outcome
+from tests.command_line import ALONE, QUICK, Outcome
 from tests.forked import perf as pytest_perf
 
-# As a user types it: tests have --no-references otherwise.
-AS_TYPED = {"PYTEST_ADDOPTS": "--recheck=0"}
+# As a user types it: other tests measure only what is selected.
+AS_TYPED = {"PYTEST_ADDOPTS": ""}
 STEADY = "--workload=tests.workloads_for_tests:steady"
 BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
 
@@ -51,7 +51,7 @@ def test_a_node_id_and_a_file_have_the_same_references(tmp_path: Path, arguments
 
 
 def test_they_can_be_left_out(tmp_path: Path) -> None:
-    listed = measured_along(tmp_path, BF16, "--collect-only", "-q", "--no-references")
+    listed = measured_along(tmp_path, BF16, "--collect-only", "-q", *ALONE)
     assert listed.test_ids == [BF16]
 
 

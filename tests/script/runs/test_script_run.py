@@ -51,13 +51,13 @@ def test_what_limits_a_script_that_forbids_profilers_comes_from_its_host(storage
     script, forbids = tmp_path / "train.py", "            assert not torch.autograd.profiler._is_profiler_enabled\n"
     loss = "            loss = nn.functional.cross_entropy("
     script.write_text((SCRIPTS / "plain.py").read_text().replace(loss, f"{forbids}            time.sleep(0.1)\n{loss}"))
-    found = live_perf(storage, "perf", f"--script={script}", "-k", "2cpu and as_written", "--quick", "--no-references")
+    found = live_perf(storage, "perf", f"--script={script}", "-k", "2cpu and as_written", "--quick")
     assert "1 passed" in found.output
     assert "limited by: its own work (" in found.output
 
 
 def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
-    length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4", "--no-references")
+    length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4")
     words = ("-k", "2cpu and as_written", "--against-env=OWN=1", "--script-env=OWN_TOKEN=s3cr3t")
     compared = live_perf(storage, "perf", PLAIN, *words, *length)
     assert "--script-env=OWN_TOKEN=***" in compared.output.replace("'", "").replace(chr(34), "")
@@ -68,7 +68,7 @@ def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -
 
 
 def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:
-    length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=none", "--min-slowdown=90", "--no-references")
+    length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=none", "--min-slowdown=90")
     again = live_perf(storage, "perf", PLAIN, "-k", "as_written", *length)
     assert "no baseline" not in again.output
     assert "1 measured test" in again.output
@@ -102,7 +102,7 @@ def test_other_configs_are_on_request_and_others_do_not_apply(storage: Path) -> 
 
 def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: Path) -> None:
     def cells(words: str) -> list[str]:
-        listed = perf(storage, "perf", PLAIN, "-k", words, "--no-references", "--collect-only", "-q")
+        listed = perf(storage, "perf", PLAIN, "-k", words, "--collect-only", "-q")
         return [test.partition("-")[2].rstrip("]") for test in listed.test_ids]
 
     assert cells("as_written") == ["2cpu-as_written"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.records.measurement import Launch
+from fixtures.session import run_verdict
 from fixtures.session.case import Case
 from fixtures.session.run_state import Run
 from fixtures.session.run_verdict import measure_again
@@ -28,7 +29,6 @@ class Machine:
     """
 
     slow_s: float
-    recheck_s: float = 60
     now_s: float = 0.0
     looks: list[float] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Machine:
         case.shared.remeasured_medians_s = (*case.shared.remeasured_medians_s, medians)
 
     def run(self, *tests: str, keys: dict[str, str] | None = None) -> Run:
-        run = Run(settings=replace(SETTINGS, launches=len(FACTORS), recheck_s=self.recheck_s))
+        run = Run(settings=replace(SETTINGS, launches=len(FACTORS)))
         for test in tests:
             key = (keys or {}).get(test, test)
             case = case_of(measurement=measured("ddp", 1, launches=self.look()), verdict=SLOWER, key=key, decided=None)
@@ -98,8 +98,8 @@ def test_a_slowdown_is_measured_four_times_in_all_each_time_in_new_processes() -
     assert machine.renewed == MAX_MEASUREMENTS - 1
     assert machine.said == [
         "1 test may be slower: launched again in new processes",
-        "1 test may be slower: launched again in new processes after 10 s (--recheck: 60 s left)",
-        "1 test may be slower: launched again in new processes after 10 s (--recheck: 48 s left)",
+        "1 test may be slower: launched again in new processes after 10 s",
+        "1 test may be slower: launched again in new processes after 10 s",
     ]
 
 
@@ -116,8 +116,9 @@ def test_a_burst_that_is_over_clears_its_tests(slow_s: float, looks: int) -> Non
 
 
 @pytest.mark.parametrize(("recheck_s", "looks"), [(0, 1), (11.9, 1), (12, 2), (23.9, 2), (24, 3)])
-def test_later_measurements_last_as_long_as_the_option_says(recheck_s: float, looks: int) -> None:
-    machine = Machine(slow_s=math.inf, recheck_s=recheck_s)
+def test_later_measurements_have_a_limit_of_time(recheck_s: float, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_verdict, "RECHECK_S", recheck_s)
+    machine = Machine(slow_s=math.inf)
     machine.measure_again(machine.run("ddp"))
     assert len(machine.looks) == looks
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import ALONE
 from tests.machines import machines, wait_for
 
 # Four ranks, two torchrun and two pytest start on the cores of one machine.
@@ -30,7 +31,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("m")
     outputs = [folder / f"output-{index}" for index in range(2)]
     arguments = (
-        *("perf/test_throughput.py", "-k", "ddp_default", "--no-references", "-p", "no:cacheprovider"),
+        *("perf/test_throughput.py", "-k", "ddp_default", *ALONE, "-p", "no:cacheprovider"),
         *(f"--workload={WORKLOADS}:{name}" for name in ("steady", "raising")),
         *("--launches", "1", "--warmup", "2", "--steps", "3", "--explain", "all"),
         f"--benchmark-json={folder / 'record.json'}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import ENVIRONMENT, ROOT
+from tests.command_line import ALONE, ENVIRONMENT, ROOT
 
 NOTEBOOK = ROOT / "docs/notebooks/two-gpus.ipynb"
 # Part of a command -> why it is not run.
@@ -18,7 +18,7 @@ NOT_RUN = {
 }
 # One config in place of ten where the command chooses none, and few steps.
 BRIEF = {
-    "PYTEST_ADDOPTS": f"{ENVIRONMENT['PYTEST_ADDOPTS']} -p no:cacheprovider -k ddp_default --steps=4",
+    "PYTEST_ADDOPTS": f"{' '.join(ALONE)} -p no:cacheprovider -k ddp_default --steps=4",
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
 }
 

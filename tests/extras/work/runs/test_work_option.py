@@ -11,7 +11,7 @@ from tests.forked import perf as pytest_perf
 from tests.saved_records import Record, edit, infos, read
 
 ONE = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp_default]"
-SUITE = ("perf/test_throughput.py", "-k=2cpu-ddp_default", "--no-references", *QUICK, "--launches=2")
+SUITE = ("perf/test_throughput.py", "-k=2cpu-ddp_default", *QUICK, "--launches=2")
 
 
 def perf(storage: Path, *arguments: str) -> Outcome:
