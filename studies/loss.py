@@ -93,7 +93,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.json"
-        options = [f"--train={given.train}", f"--train-minutes={given.minutes}", f"--benchmark-json={file}"]
+        options = [f"--train={given.train}", f"--minutes={given.minutes}", f"--benchmark-json={file}"]
         hooks = [f"--hook=studies.loss:{hook}" for hook in HOOKS]
         command = ["-m", "pytest", "perf/test_loss.py", "--workload=studies.loss:vit", *hooks, *options, "-k", SELECTED]
         subprocess.run([sys.executable, *command], cwd=ROOT, check=False)  # a test of a harmful hook fails

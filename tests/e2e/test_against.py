@@ -34,7 +34,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     outcome = pytest_perf(
         folder / "baselines",
         *("perf/test_scaling.py", "-k", "1cpu-ddp]", "--workload=tests.workloads_for_tests:steady", *QUICK),
-        *(f"--against={other_build}", "--launches=2", "--max-pairs=6", f"--traces={folder / 'traces'}"),
+        *(f"--against={other_build}", "--launches=2", f"--traces={folder / 'traces'}"),
         *(f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}"),
         variables={STEP_MS: "60"},
     )
@@ -109,7 +109,7 @@ def test_a_revision_of_the_users_code_is_measured_next_to_the_working_tree(tmp_p
     outcome = pytest_perf(
         tmp_path,
         *("perf/test_scaling.py", "-k", "1cpu-ddp]", "--workload=my_job.training:workload", "--against=HEAD"),
-        *(*QUICK, "--launches=2", "--max-pairs=8", "-p", "tests.any_difference", "--explain=none"),
+        *(*QUICK, "--launches=2", "-p", "tests.any_difference", "--explain=none"),
         variables={"PYTHONPATH": str(top / "src")},
     )
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output

@@ -72,7 +72,7 @@ def test_more_launches_take_longer_than_the_record_says(storage: Path) -> None:
 
 
 def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:
-    assert "\ntakes about" not in perf(tmp_path, FILE, *STEADY, "--against-env=NOTHING=1", "--max-pairs=2").output
+    assert "\ntakes about" not in perf(tmp_path, FILE, *STEADY, "--against-env=NOTHING=1").output
 
 
 def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:

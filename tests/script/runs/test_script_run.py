@@ -57,7 +57,7 @@ def test_what_limits_a_script_that_forbids_profilers_comes_from_its_host(storage
 
 
 def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -> None:
-    length = ("--launches=1", "--max-pairs=1", "--steps=4", "--warmup=4")
+    length = ("--launches=1", "--minutes=0.001", "--steps=4", "--warmup=4")
     words = ("-k", "2cpu and as_written", "--against-env=OWN=1", "--script-env=OWN_TOKEN=s3cr3t")
     compared = live_perf(storage, "perf", PLAIN, *words, *length)
     assert "--script-env=OWN_TOKEN=***" in compared.output.replace("'", "").replace(chr(34), "")

@@ -19,4 +19,4 @@ def test_a_loss_that_is_not_finite_has_no_change() -> None:
 def test_it_says_where_the_same_seed_does_not_repeat_and_what_decides_more() -> None:
     open_ = replace(BF16_LOSS, word="open", repeats_percent=0.25)
     assert f"{SEEDS}, by 0.2 % with the same seed" in open_.words
-    assert open_.words.endswith(": not decided; more --train-minutes decide it")
+    assert open_.words.endswith(": not decided; more --minutes decide it")

@@ -32,7 +32,7 @@ def compared(own_s: list[float], other_s: list[float], given: dict[str, str], *l
     run.cases["perf/test_throughput.py::test_throughput[ddp]"] = case_of(
         measurement=own,
         verdict=verdict,
-        pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval),
+        pairs=ABResult(own=own, other=other, verdict=verdict, interval_percent=interval, took_s=60),
     )
     run.environment, run.other_environment = (EnvironmentRecord(variables=dict(side)) for side in ({}, given))
     return against_lines(run)

@@ -17,7 +17,7 @@ HARMFUL = "--hook=tests.extras.loss.learnable:half_dropped"
 def trained(folder: Path, *given: str) -> tuple[Outcome, dict[str, dict[str, Any]]]:
     """The outcome, and config -> its comparison in the record."""
     file = folder / "run.json"
-    options = ("--train=60", "--train-minutes=9", f"--benchmark-json={file}", f"--report={folder / 'report'}")
+    options = ("--train=60", "--minutes=9", f"--benchmark-json={file}", f"--report={folder / 'report'}")
     outcome = live_perf(folder, "perf/test_loss.py", *options, *given)
     losses = json.loads(file.read_text()).get("losses", []) if file.exists() else []
     return outcome, {one["config"]: one for one in losses}

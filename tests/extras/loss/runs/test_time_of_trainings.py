@@ -14,10 +14,10 @@ def compared(folder: Path, *given: str) -> str:
 
 def test_the_run_says_how_long_the_trainings_take(tmp_path: Path) -> None:
     said = compared(tmp_path)
-    assert "a training of 100 steps takes 0 s; all 5 at least take 0 s, --train-minutes allows 20 min" in said
+    assert "a training of 100 steps takes 0 s; all 5 at least take 0 s, --minutes allows 20 min" in said
     assert "no difference seen" in said
 
 
 def test_no_training_begins_for_which_there_is_no_time(tmp_path: Path) -> None:
-    said = compared(tmp_path, "--train-minutes=1e-9")
-    assert "loss not compared: 5 trainings of 100 steps take about 0 s, --train-minutes allows 0 s: lower" in said
+    said = compared(tmp_path, "--minutes=1e-9")
+    assert "loss not compared: 5 trainings of 100 steps take about 0 s, --minutes allows 0 s: lower" in said

@@ -32,9 +32,7 @@ def test_other_hooks_are_compared_where_k_names_them() -> None:
     ("given", "said"),
     [
         (("--train=19",), "--train must be 20 or more, got 19"),
-        (("--train-minutes=3",), "--train-minutes is for --train: add --train STEPS"),
         (("--train=300", "--quick"), "leave out --quick"),
-        (("--train=300", "--train-minutes=0"), "--train-minutes must be over 0, got 0"),
     ],
 )
 def test_a_command_line_that_compares_nothing_is_refused(given: tuple[str, ...], said: str) -> None:

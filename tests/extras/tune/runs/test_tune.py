@@ -163,7 +163,7 @@ def test_an_interrupted_search_gives_the_best_known(tmp_path: Path) -> None:
 
 
 def test_in_too_short_a_time_the_default_is_measured_and_the_rest_named(tmp_path: Path) -> None:
-    outcome, tuning = tune(tmp_path, "--tune-minutes=0.0001")
+    outcome, tuning = tune(tmp_path, "--minutes=0.0001")
     assert outcome.exit_code == pytest.ExitCode.OK
     assert (tuning["config"], tuning["decision"]) == ("ddp_default", "unfinished")
     assert "NOT DECIDED within 0.0001 minutes" in outcome.unwrapped
@@ -192,11 +192,8 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--tune", "--tune-minutes=0"), "--tune-minutes must be over 0, got 0"),
-        (("--tune", "--tune-minutes=-1"), "--tune-minutes must be over 0, got -1"),
         (("--tune", "--allow=lossless"), "--allow: no 'lossless': there are lossy, autocast, graph, batch"),
         (("--allow=lossy",), "--allow is for the search of --tune: add --tune"),
-        (("--tune-minutes=5",), "--tune-minutes is for the search of --tune: add --tune"),
         (("--tune", "--allow=graph"), "--allow graph: CUDA graphs need a GPU, this machine has none"),
         (("--tune", f"--script={__file__}", "--allow=graph"), "--allow graph: a script decides how it computes"),
         (("--tune", "--benchmark-save=x"), "leave out --benchmark-save"),
