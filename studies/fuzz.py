@@ -102,7 +102,7 @@ def _records(folder: Path) -> Try:
         return (
             ("predict", lambda: main(["predict", str(night), "--network", "400gbit,5us"])),
             ("promote", lambda: main(["promote", str(night), "--storage", str(folder / "empty"), "--name", "n"])),
-            ("promote over", lambda: main(["promote", str(night), "--accept-slower", "--storage", str(storage)])),
+            ("promote over", lambda: main(["promote", str(night), "--accept=why", "--storage", str(storage)])),
             ("backtest", lambda: main(["backtest", "--storage", str(storage)])),
             ("compare", lambda: main(["compare", str(night), str(nights / "1.json"), "--storage", str(storage)])),
             (

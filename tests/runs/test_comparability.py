@@ -63,7 +63,7 @@ def test_it_is_not_saved_among_the_others(storage: Path) -> None:
 def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
     night = tmp_path / "night.json"
     pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
-    outcome = command("promote", "--yes", "--accept-unclear", f"--storage={storage}", night)
+    outcome = command("promote", "--yes", "--accept=why", f"--storage={storage}", night)
     assert outcome.exit_code == 1, outcome
     assert "4 of its tests measured something different from the baselines of the same name" in outcome.errors
     assert "batch 512 in the records, 2 now" in outcome.errors

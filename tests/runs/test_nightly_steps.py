@@ -150,9 +150,9 @@ def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(
     asked = {"RUN_ID": "60", "GITHUB_REF_NAME": "main"}
     assert runner.run(steps["download"], **asked).returncode == 0
     assert runner.run(steps["download"], **asked | {"RUN_ID": "60; true"}).returncode == 1
-    refused = runner.run(steps["promote"], ACCEPT_SLOWER="false", **asked)
+    refused = runner.run(steps["promote"], ACCEPT="", **asked)
     assert refused.returncode == 1, refused.stdout
-    taken = runner.run(steps["promote"], ACCEPT_SLOWER="true", **asked)
+    taken = runner.run(steps["promote"], ACCEPT="a larger model", **asked)
     assert taken.returncode == 0, taken.stdout
     pushed = runner.run(steps["open a pull request"], **asked)
     assert pushed.returncode == 0, pushed.stderr

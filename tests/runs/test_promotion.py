@@ -258,10 +258,11 @@ def test_a_slower_record_is_refused_unless_that_is_accepted(storage: Path, runs:
     assert refused.exit_code == 1
     assert "2 of its tests failed:" in refused.errors
     assert re.search(rf"{re.escape(SINGLE)}: slower by \d+\.\d % ", refused.errors)
-    accepted = promote(storage, "--yes", "--accept-slower", runs / "slower.json")
+    accepted = promote(storage, "--yes", "--accept=a larger model", runs / "slower.json")
     assert accepted.exit_code == 0, accepted.errors
     assert "2 tests: 2 slower" in accepted.output
     assert files_in(storage)[1:] == ["rack-7/0002_slower.json"]
+    assert json.loads((storage / "rack-7/0002_slower.json").read_text())["accepted"] == "a larger model"
 
 
 def make_unclear(record: Record) -> None:
@@ -285,10 +286,10 @@ def test_a_record_that_may_be_no_sound_baseline_is_refused_unless_that_is_accept
     refused = promote(storage, "--yes", file)
     assert refused.exit_code == 1
     _, headline, reason = refused.errors.splitlines()
-    assert headline == f"{file}: measure again, or use --accept-unclear if it is a sound baseline:"
+    assert headline == f"{file}: measure again, or say with --accept why it is a sound baseline:"
     assert reason.endswith(doubt)
     assert files_in(storage) == ["rack-7/0001_first.json"]
-    accepted = promote(storage, "--yes", "--accept-unclear", file)
+    accepted = promote(storage, "--yes", "--accept=the disk was idle", file)
     assert accepted.exit_code == 0, accepted.errors
 
 
@@ -313,7 +314,7 @@ def test_a_record_that_is_slower_only_than_todays_baselines_is_refused(
 ) -> None:
     outcome = promote(storage, "--yes", edited(tonight, tmp_path / "old.json", with_medians(0.2, 0.2)))
     assert outcome.exit_code == 1
-    assert "2 of its tests are slower now; if that is intended, use --accept-slower:" in outcome.errors
+    assert "2 of its tests are slower now; if that is intended, say why with --accept:" in outcome.errors
 
 
 def test_no_record_counts_twice_nor_for_another_instance(storage: Path, tonight: Path) -> None:

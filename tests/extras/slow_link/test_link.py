@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fixtures.extras.slow_link.link import BadLink, Link, parse_delay, parse_rate
+from fixtures.extras.slow_link.link import BadLink, Link, parse_delay, parse_link, parse_rate
 from fixtures.extras.slow_link.rank_links import MeasuredLink
 
 
@@ -22,7 +22,7 @@ from fixtures.extras.slow_link.rank_links import MeasuredLink
     ],
 )
 def test_equal_links_have_one_name(rate: str, delay: str | None, name: str) -> None:
-    assert Link(bits_per_s=parse_rate(rate), delay_s=parse_delay(delay) if delay else 0.0).name == name
+    assert parse_link(",".join(filter(None, (rate, delay)))).name == name
 
 
 @pytest.mark.parametrize(

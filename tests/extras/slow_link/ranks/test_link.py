@@ -163,6 +163,6 @@ def test_the_delay_is_measured_or_the_kernels_lack_of_netem_is_named() -> None:
         measured = measure_link(Link(bits_per_s=RATE, delay_s=0.002))
     except NoLink as error:
         missing = str(error)
-        assert "this kernel has no netem (CONFIG_NET_SCH_NETEM), which --link-delay needs" in missing
+        assert "this kernel has no netem (CONFIG_NET_SCH_NETEM), which the delay needs" in missing
     else:
         assert measured.round_trip_s >= 0.004
