@@ -60,10 +60,8 @@ def noise(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float, float
 def _step(benchmark: Mapping[str, Any]) -> float:
     """Standard deviation of ln(step time) within a launch."""
     data, info = iter(benchmark["stats"]["data"]), benchmark["extra_info"]
-    launches = len(info["launch_medians_s"])
-    each = info.get("launch_steps") or [benchmark["stats"]["rounds"] // launches] * launches
     deviations = []
-    for measured in each:
+    for measured in info["launch_steps"]:
         steps = [math.log(next(data)) for _ in range(measured)]
         middle = statistics.median(steps)
         deviations += [abs(step - middle) for step in steps]

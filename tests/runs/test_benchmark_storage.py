@@ -359,7 +359,7 @@ def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
     assert "starting" not in outcome.output
     headline, *lines = outcome.errors.strip().splitlines()
     assert headline == "ERROR: bad baseline, nothing was measured; repair or remove:"
-    problems = ("cannot be read: ", "is not a record of ddp-perf: ", "has schema 2, this version reads up to 1")
+    problems = ("cannot be read: ", "is not a record of ddp-perf: ", "has schema 2, this version of ddp-perf reads 1")
     for line, name, problem in zip(lines, texts, problems, strict=True):
         assert line.startswith(f"{good.parent / name}: {problem}")
 

@@ -209,8 +209,8 @@ WRONG = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (set_all(schema=SCHEMA + 1), "has schema 2, this version reads up to 1"),
-        (set_all(schema=0), "has schema 0, the baselines have 1: measure again"),
+        (set_all(schema=SCHEMA + 1), "has schema 2, this version of ddp-perf reads 1"),
+        (set_all(schema=0), "has schema 0, this version of ddp-perf reads 1"),
         (set_all(benchmarks=[{"extra_info": {}}]), "has no benchmarks of ddp-perf"),
         (forget_failures, "has no list of failed tests"),
         (set_all(failed=WRONG), "1 of its tests failed:"),

@@ -10,6 +10,7 @@ import pytest
 from fixtures.extras.compare.comparison_lines import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
+from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
 from tests.builders import TRAINED
@@ -27,6 +28,7 @@ def measured(config: str, *steps_s: float, world: str = "8gpu", batch: int = 32,
     """What a record has of one test, with these launches."""
     ranks = int(world[:-3])
     mean_s = math.exp(sum(map(math.log, steps_s)) / len(steps_s))
+    known = CONFIGS.get(config, CONFIGS["ddp"])
     info = {
         "workload": "mine",
         "config": config,
@@ -38,6 +40,7 @@ def measured(config: str, *steps_s: float, world: str = "8gpu", batch: int = 32,
         "samples_per_s": ranks * batch / mean_s,
         "samples_per_step": ranks * batch,
         "fidelity": "lossless",
+        "config_fingerprint": {"ddp": known.ddp, "training_options": known.training_options()},
         **more,
     }
     return {"fullname": f"perf/test_x.py::test_x[{info['workload']}-{world}-{config}]", "extra_info": info}
@@ -116,34 +119,32 @@ def test_records_that_ship_are_compared_by_their_own_numbers_in_json() -> None:
     assert pair["ratio"]["interval"][0] < pair["ratio"]["value"] < pair["ratio"]["interval"][1]
 
 
-SINGLE, LIMIT = {"world": "1gpu"}, {"fidelity": "limit"}
+SINGLE = {"world": "1gpu"}
 
 
 @pytest.mark.parametrize(
-    ("tests", "scaling", "lost"),
+    ("tests", "scaling"),
     [
-        ([("single", 1.0, SINGLE), ("ddp", 1.25, {}), ("no_comm", 1.0, LIMIT)], 80, 20),
-        # All ways of compiling have the compiled limit and single.
-        (
-            [
-                *[("single_compile", 1.0, SINGLE), ("single", 2.0, SINGLE)],
-                *[("compile-ddp_optimizer", 1.25, {}), ("compile-no_comm", 1.0, LIMIT)],
-            ],
-            80,
-            20,
-        ),
-        # A graph is not measured against an eager limit or an eager single.
-        ([("single", 1.0, SINGLE), ("graph-bucket_25mb", 0.5, {}), ("no_comm", 0.9, LIMIT)], None, None),
-        ([("ddp", 1.0, {})], None, None),
+        ([("single", 1.0, SINGLE), ("ddp", 1.25, {})], 80),
+        # All ways of compiling have the compiled single.
+        ([("single_compile", 1.0, SINGLE), ("single", 2.0, SINGLE), ("compile-ddp_optimizer", 1.25, {})], 80),
+        # A graph is not measured against an eager single.
+        ([("single", 1.0, SINGLE), ("graph-bucket_25mb", 0.5, {})], None),
+        ([("ddp", 1.0, {})], None),
     ],
 )
-def test_the_scaling_and_the_share_lost_are_against_what_computes_in_the_same_way(
-    tests: list[tuple[str, float, dict[str, Any]]], scaling: float | None, lost: float | None, tmp_path: Path
+def test_the_scaling_is_against_what_computes_in_the_same_way(
+    tests: list[tuple[str, float, dict[str, Any]]], scaling: float | None, tmp_path: Path
 ) -> None:
     a = [measured(config, step_s, **more) for config, step_s, more in tests]
     row = row_of(only(compared(*two(tmp_path, a, [measured("ddp", 1.0)]))), "a")
     assert row.scaling_efficiency_percent == pytest.approx(scaling)
-    assert row.speed.communication_percent == pytest.approx(lost)
+
+
+@pytest.mark.parametrize("of_limit", [80, None])
+def test_the_share_lost_is_the_records(of_limit: float | None, tmp_path: Path) -> None:
+    files = two(tmp_path, [measured("ddp", 1.0, of_limit_percent=of_limit)], [measured("ddp", 1.0)])
+    assert row_of(only(compared(*files)), "a").speed.communication_percent == (of_limit and 20)
 
 
 @pytest.mark.parametrize(("of_b", "cheaper"), [({}, None), ({"b": 17.0}, "b"), ({"b": 18.0}, None), ({"b": 19.0}, "a")])
@@ -151,7 +152,7 @@ def test_prices_give_the_cost_the_loss_and_where_the_choice_flips(
     of_b: dict[str, float], cheaper: str | None, tmp_path: Path
 ) -> None:
     """256 samples a step: A in a second, B in two. Of two prices the interval decides."""
-    a = [measured("ddp", 1.0, 1.01, 0.99), measured("no_comm", 0.75, fidelity="limit")]
+    a = [measured("ddp", 1.0, 1.01, 0.99, of_limit_percent=75)]
     b = [measured("ddp", 2.0, 2.02, 1.98)]
     devices = only(compared(*two(tmp_path, a, b), prices={"a": 36, **of_b}))
     row = row_of(devices, "a")
@@ -326,7 +327,7 @@ def test_a_wrong_argument_is_named_in_the_last_line(arguments: tuple[str | Path,
     ("content", "said"),
     [
         ("{", "cannot be read: "),
-        ('{"schema": 99, "benchmarks": [1]}', "has schema 99, this version reads up to 1: update ddp-perf"),
+        ('{"schema": 99, "benchmarks": [1]}', "has schema 99, this version of ddp-perf reads 1"),
         ('{"published": "x", "machine": "m", "figures": []}', "published figures: Expected `array` of length >= 1"),
         ('{"published": "x", "machine": "m", "figures": [{}]}', "published figures: Object missing required field"),
         ("[]", "is not a record of ddp-perf: it has no schema"),

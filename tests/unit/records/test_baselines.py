@@ -248,8 +248,8 @@ UNUSABLE: Mapping[str, tuple[object, str]] = {
     "foreign": ({"benchmarks": RECORD["benchmarks"]}, NO_SCHEMA),
     "schema is text": (with_(schema="1"), NO_SCHEMA),
     "schema is true": (with_(schema=True), NO_SCHEMA),
-    "schema -5": (with_(schema=-5), "is not a record of ddp-perf: it has schema -5"),
-    "future": (with_(schema=99), "has schema 99, this version reads up to 1: update"),
+    "schema -5": (with_(schema=-5), "has schema -5, this version of ddp-perf reads 1"),
+    "future": (with_(schema=99), "has schema 99, this version of ddp-perf reads 1"),
     "another instance": (with_(instance=ELSEWHERE), f"is of instance '{ELSEWHERE}', not '{HERE}'"),
     "environment": (with_(environment=[]), "Expected `object`, got `array` - at `$.environment`"),
     "variables": (
