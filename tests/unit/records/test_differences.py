@@ -346,3 +346,12 @@ def test_variables_to_try_are_those_of_the_step_that_a_command_can_give() -> Non
         "NCCL_MAX_CTAS": (None, "4"),
         "NCCL_PROTO": ("LL", None),
     }
+
+
+def test_another_number_of_threads_is_a_suspect_and_a_difference() -> None:
+    def night(threads: int) -> Snapshot:
+        ranks = [{"threads": threads, "cpus": [0, 1]}] * 2
+        return snapshot({**BARE, "steps_per_s": 10.0, "rank_cpus": ranks}, SOFTWARE)
+
+    assert in_no_record([night(1)], night(16)) == ["threads a rank 16"]
+    assert "threads a rank 1 -> 16" in cause(night(1), night(16))

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from fixtures.stats.step_account import AHEAD, DeviceTime, HostTime, RankAccount, Share, account_of, host_time
+from fixtures.stats.step_account import (
+    AHEAD,
+    DeviceTime,
+    HostTime,
+    RankAccount,
+    RankCpus,
+    Share,
+    account_of,
+    crowded,
+    host_time,
+)
 
 LOOP = {"loader": 0.010, "forward": 0.020, "backward": 0.060, "update": 0.010, "own": 0.0}
 
@@ -72,6 +82,28 @@ def test_what_no_comm_saves_beyond_transfer_and_waiting_is_the_rest() -> None:
     saved = Share(likely=28, least=27, most=29)
     account = account_of([host()] * 2, [sent] * 2, measured_ms=100, on_gpu=False, saved=saved)
     assert account.rest_percent == pytest.approx(8)
+
+
+def test_a_profile_that_made_steps_longer_is_scaled_to_the_step() -> None:
+    """The rank that logs takes twice as long under the profiler."""
+    waits = device(2, 8, step=200, waiting={"1": 100.0}, in_phases={"backward": 108.0})
+    first, _ = cpu(host(), host(), devices=[waits, device(190, 8, step=200)])
+    assert (first.host_ms["transfer"], first.waiting_ms["1"]) == pytest.approx((4, 50))
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpus", "hosts", "said"),
+    [
+        (16, [[0, 1], [0, 1]], 1, "16 threads a rank on 2 CPUs"),
+        (1, [[0], [0]], 1, "2 ranks on 1 CPU"),
+        (1, [[0], [0]], 2, None),
+        (1, [[0, 1], [0, 1]], 1, None),
+    ],
+)
+def test_ranks_are_crowded_if_their_host_has_fewer_cpus(
+    threads: int, cpus: list[list[int]], hosts: int, said: str | None
+) -> None:
+    assert crowded([RankCpus(threads=threads, cpus=of) for of in cpus], hosts) == said
 
 
 def gpu(one: DeviceTime | None, *, lead_ms: float = 0, saved: Share | None = None) -> RankAccount:

@@ -100,6 +100,14 @@ def test_ranks_that_are_late_by_turns_wait_for_each_other() -> None:
     assert (of(first, second).by, of(first, second).rank) == ("waiting", None)
 
 
+def test_a_rank_that_nothing_takes_longer_is_not_the_late_one() -> None:
+    """It was late in the profile only: by chance, or because of other work."""
+    first = on_cpu(forward=32, backward=66, waiting=2)
+    second = late(on_cpu(forward=30, backward=42, waiting=28), rank_0=28)
+    assert of(first, second).rank == 0
+    assert of(replace(first, host_ms={"forward": 35, "backward": 50, "waiting": 15}), second).rank is None
+
+
 def test_two_parts_closer_than_their_errors_are_both_named() -> None:
     found = of(on_cpu(errors={"own": 3, "loader": 3}, own=41, loader=39, forward=20))
     assert (found.by, found.also) == ("own", "loader")
