@@ -80,6 +80,23 @@ def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, p
     assert of(account).percent == pytest.approx(percent)
 
 
+def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() -> None:
+    errors = {"own": 3.0, "forward": 1.0}
+    apart, close = (
+        replace(on_gpu({"forward": 50 + more, "own": 50 - more}, {"compute": 50, "idle": 50}), errors_ms=errors)
+        for more in (20, 1)
+    )
+    assert (of(apart).by, of(apart).also) == ("host", None)
+    assert (of(close).by, of(close).also) == ("host", "own")
+
+
+def test_a_limit_of_steps_unlike_the_measured_ones_has_no_shares() -> None:
+    account = StepAccount(ranks=[on_gpu(HOST, {"compute": 51, "idle": 49})], withheld="12 % less")
+    found = limited_by(account)
+    assert (found.by, found.percent, found.line, found.line_ms) == ("host", None, "train.py:backward", None)
+    assert found.why == "12 % less"
+
+
 def test_the_rank_that_the_others_wait_for_is_named_with_its_own_largest_part_and_line() -> None:
     logs = on_cpu("train.py:37 main()", forward=9, backward=10, own=49)
     waits = late(on_cpu(forward=9, backward=10, own=0, waiting=49), rank_0=49)
