@@ -23,13 +23,14 @@ def storage(tmp_path: Path) -> Path:
 
 
 def records_in(folder: Path) -> list[str]:
-    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*.json"))
 
 
 def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(storage: Path) -> None:
     outcome = pytest_perf(storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2")
     assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
     assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
+    assert (storage.parent / "baselines-disturbed/.gitignore").read_text() == "*\n"
     (shown,) = re.findall(r"^next: accept the record, .*: python -m fixtures (.*)$", outcome.output, re.M)
     arguments = shlex.split(shown)
     accept = arguments.index("--accept")

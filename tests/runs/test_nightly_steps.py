@@ -37,11 +37,14 @@ class Runner:
     def __init__(self, folder: Path) -> None:
         self.checkout, self.nights, self.summary = folder / "checkout", folder / "nights", folder / "summary.md"
         self.checkout.mkdir()
+        self.work = self.checkout
         for name in ("fixtures", "perf", "tests", ".github"):
             shutil.copytree(ROOT / name, self.checkout / name, ignore=being_written)
         for name in ("conftest.py", "pyproject.toml"):
             shutil.copy(ROOT / name, self.checkout)
 
+        self.temp = folder / "temp"
+        self.temp.mkdir()
         (folder / "bin").mkdir()
         gh = folder / "bin/gh"
         gh.write_text("#!/bin/sh\n")
@@ -59,15 +62,16 @@ class Runner:
             "GITHUB_STEP_SUMMARY": str(self.summary),
             "GITHUB_ACTION_PATH": f"{self.checkout}/./",
             "GITHUB_PATH": str(self.summary.with_name("path")),
+            "RUNNER_TEMP": str(self.temp),
             STEP_MS: step_ms,
         }
         return subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command],
-            cwd=self.checkout,
+            cwd=self.work,
             env=os.environ | ENVIRONMENT | variables | more,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
 
 
@@ -132,7 +136,7 @@ def test_a_slower_night_is_red_and_every_step_after_it_works_and_leaves_its_file
 
 @pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
 def test_a_slower_night_has_a_page_with_the_kept_nights(night: tuple[Runner, dict[str, Done]]) -> None:
-    assert "stored-nights" in (night[0].checkout / "report/report.html").read_text()
+    assert "stored-nights" in (night[0].checkout / "nightly-report/report.html").read_text()
 
 
 def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(
@@ -179,7 +183,7 @@ def test_the_comment_on_a_pull_request_is_the_summary_of_the_action(runner: Runn
 
 
 def test_the_action_has_no_step_that_is_not_run_here() -> None:
-    assert [step["name"] for step in ACTION["runs"]["steps"]] == ["install", "doctor", "measure", "summary"]
+    assert [step["name"] for step in ACTION["runs"]["steps"]] == ["inputs", "install", "doctor", "measure", "summary"]
 
 
 # Python as far as the step install needs it.
@@ -223,6 +227,48 @@ def test_the_action_measures_your_script_or_your_workload(inputs: dict[str, str]
     done = act(runner, "measure", inputs, PYTEST_ADDOPTS="--collect-only -q", PYTHONPATH="")
     assert done.returncode == 0, done.stdout
     assert test in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        ({"name": "twice"}, "name twice: each use in a job needs a name of its own"),
+        ({"name": "a", "baseline": "baselines\n"}, "baseline, sensitivity, against, name and python are one line each"),
+        ({"name": "b", "tests": "test_speed.py", "script": "train.py"}, "tests with script or workload"),
+        ({"name": "c", "against": "main", "sensitivity": "10"}, "against with baseline or sensitivity"),
+    ],
+)
+def test_an_input_of_the_action_that_could_not_count_is_refused(
+    inputs: dict[str, str], says: str, runner: Runner
+) -> None:
+    (runner.temp / "ddp-perf-twice").mkdir(exist_ok=True)
+    done = act(runner, "inputs", inputs)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"::error::ddp-perf: {says}")
+
+
+def test_each_line_of_an_input_of_the_action_counts(runner: Runner) -> None:
+    for name in ("train.py", "eval.py"):
+        (runner.checkout / name).touch()
+    inputs = {"script": "train.py --width 768\neval.py\n", "arguments": "-k 'as_written or bf16'\n--launches=2\n"}
+    done = act(runner, "measure", inputs, PYTEST_ADDOPTS="--collect-only --no-references")
+    assert done.returncode == 0, done.stdout
+    assert "script: train.py --width 768, as " in done.stdout
+    assert "script: eval.py, as " in done.stdout
+    assert "2 launches of" in done.stdout
+    assert "2cpu-bf16]" in done.stdout
+    assert "2cpu-no_comm]" not in done.stdout
+
+
+def test_a_second_use_of_the_action_has_its_own_files(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for name, inputs in (("first", {}), ("second", {"script": "no.py"})):
+        assert act(runner, "inputs", {"name": name}).returncode == 0
+        act(runner, "measure", {"name": name, **inputs})
+        assert act(runner, "summary", {"name": name}).returncode == 0
+    first, second = ((runner.checkout / f"{name}.md").read_text() for name in ("first", "second"))
+    assert "1 test measured" in first
+    assert "--script with --workload" in second  # it ended before it measured
 
 
 def test_the_summary_of_an_action_that_could_not_measure_says_why(tmp_path: Path) -> None:

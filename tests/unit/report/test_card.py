@@ -130,9 +130,13 @@ def every_test(record: Record, **changed: object) -> Record:
     return record
 
 
-def test_a_run_without_baselines_has_nothing_to_compare_with() -> None:
-    verdict = concluded(every_test(h200(), verdict={"word": "no baseline"})).verdict
-    assert verdict.text == "no stored run of 4x-nvidia-h200-nv18 to compare with yet (33 measured tests)"
+@pytest.mark.parametrize(
+    ("near", "says"),
+    [(None, ""), (["train.py -n 4", "train.py"], ", but with other arguments: train.py -n 4 and 1 more")],
+)
+def test_a_run_without_baselines_has_nothing_to_compare_with(near: list[str] | None, says: str) -> None:
+    verdict = concluded(every_test(h200(), verdict={"word": "no baseline"}) | {"near_scripts": near}).verdict
+    assert verdict.text == f"no stored run of 4x-nvidia-h200-nv18 to compare with yet{says} (33 measured tests)"
     assert verdict.tone == "plain"  # no green tick
 
 
