@@ -118,7 +118,7 @@ def cuts(storage: Storage, seed: int = 1) -> Iterator[Cut]:
             alike.setdefault((recorded.kind, tuple(recorded.files)), []).append(test)
         for (kind, files), tests in alike.items():
             if len(files) > 1 and len(tests) >= TESTS:
-                group = "host limits" if kind.host_limited else "host memory" if kind.through_host else "NVLink"
+                group = "host limits" if kind.without_lead else "host memory" if kind.through_host else "NVLink"
                 for _ in range(CUTS):
                     chosen = {test: history[test] for test in random.sample(tests, TESTS)}
                     yield Cut(instance=instance, history=chosen, shipped=without[device[instance]], group=group)

@@ -219,7 +219,7 @@ def on_records(name: str | None = None) -> Replays:
             for replay in backtest_of(history_of(records), instance, Rule(records=2, plant_percent=2)).replays
         ]
     tests = [test for replay in replays for test in replay.tests]
-    free = [test.planted for test in tests if not test.host_limited and test.planted is not None]
+    free = [test.planted for test in tests if not test.without_lead and test.planted is not None]
     return Replays(
         slower=sum(test.verdict.word == "slower" for test in tests),
         unchanged=len(tests),

@@ -49,7 +49,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
     words, hosts = [], []
     for number, (tests, canaries) in enumerate(zip(np.exp(seen.medians), np.exp(seen.canaries), strict=True)):
         histories = [[list(run) for run in test[:-1]] for test in tests]
-        kinds = [Kind(on_gpu=True, link="NV18", host_limited=bool(limited)) for limited in seen.limited]
+        kinds = [Kind(on_gpu=True, link="NV18", without_lead=bool(limited)) for limited in seen.limited]
         storage = Priors(
             {
                 str(index): Recorded(

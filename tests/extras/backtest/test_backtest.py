@@ -34,7 +34,7 @@ def test_each_record_is_judged_by_all_the_others_and_what_the_host_limits_is_sum
         ("0004", ["0001", "0002", "0003"]),
     ]
     assert {test.verdict.history for replay in result.replays for test in replay.tests} == {3}
-    free, limited = (summary(result)[key] for key in ("not_host_limited", "host_limited"))
+    free, limited = (summary(result)[key] for key in ("with_lead", "without_lead"))
     assert (free["tests"], limited["tests"]) == (25, 7)
     assert free["threshold_three_quarters_percent"] <= 2 < limited["threshold_median_percent"]
     assert "25 tests that the host does not limit: median 1.3 %" in " ".join(backtest_lines(result))
@@ -99,7 +99,7 @@ def test_the_table_fits_a_terminal_and_sums_up(planted: dict[str, Backtest]) -> 
 
 def test_where_no_record_knows_the_host_there_is_one_summary() -> None:
     result = backtest(BASELINES, "8x-nvidia-h200-nv18", Rule())
-    assert summary(result)["host_limited"] == {}
+    assert summary(result)["without_lead"] == {}
     assert "host" not in " ".join(backtest_lines(result))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.matrix.canary_names import HOST
 from fixtures.records.canary_times import LaunchTimes, host_change
-from fixtures.records.measurement import was_limited
+from fixtures.records.measurement import had_no_lead
 from fixtures.records.schema import TestRecord
 from fixtures.session.canaries import CanaryTimes
 from fixtures.stats.decision import explained_by_host
@@ -64,7 +64,7 @@ def test_every_record_of_the_test_must_have_timed_the_host(lacks: dict[str, Laun
 
 
 @pytest.mark.parametrize(("lead_ms", "limited"), [(0.05, True), (9, True), (11, False), (33.5, False), (None, False)])
-def test_a_record_says_whether_the_host_limited_its_test(lead_ms: float | None, limited: bool) -> None:
+def test_a_record_says_whether_the_without_lead_its_test(lead_ms: float | None, limited: bool) -> None:
     record = TestRecord(workload="vit_l_32", launch_medians_s=[0.1], steps_per_s=10)
-    assert not was_limited(record)
-    assert was_limited(replace(record, host_lead_ms=lead_ms)) is (None if lead_ms is None else limited)
+    assert not had_no_lead(record)
+    assert had_no_lead(replace(record, host_lead_ms=lead_ms)) is (None if lead_ms is None else limited)

@@ -149,7 +149,7 @@ def test_a_step_that_the_host_limits_now_but_not_in_most_records_is_judged_as_sh
         recorded.add(f"{number}.json", Snapshot(info=info, environment=run.environment), {})
     launches = tuple(replace(launch(step_s), host_lead_s=1e-4) for step_s in (0.102, 0.1022, 0.1019))
     now = measured("bf16", 10, world="2gpu", launches=launches)
-    assert now.host_limited
+    assert now.without_lead
     medians_s = recorded.launch_medians_s
     assert judge(now.launch_medians_s, medians_s, prior=run.prior(now, recorded)).word == word
     assert (run.prior_of_late_host(now, recorded) is not None) == (word == "slower")
