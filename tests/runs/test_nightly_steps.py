@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from fixtures.extras import EXTRAS
-from tests.command_line import ENVIRONMENT, ROOT
+from tests.command_line import ALONE, ENVIRONMENT, ROOT
 from tests.workloads_for_tests import STEP_MS
 
 Done = subprocess.CompletedProcess[str]
@@ -251,7 +251,7 @@ def test_each_line_of_an_input_of_the_action_counts(runner: Runner) -> None:
     for name in ("train.py", "eval.py"):
         (runner.checkout / name).touch()
     inputs = {"script": "train.py --width 768\neval.py\n", "arguments": "-k 'as_written or bf16'\n--launches=2\n"}
-    done = act(runner, "measure", inputs, PYTEST_ADDOPTS="--collect-only --no-references")
+    done = act(runner, "measure", inputs, PYTEST_ADDOPTS=" ".join(["--collect-only", *ALONE]))
     assert done.returncode == 0, done.stdout
     assert "script: train.py --width 768, as " in done.stdout
     assert "script: eval.py, as " in done.stdout
