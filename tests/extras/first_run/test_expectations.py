@@ -1,18 +1,14 @@
 """Expected numbers of a run from records of the same GPU: the committed records of 2, 4 and 8 H200s."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from fixtures.extras.first_run.expectations import expectations, read_population
-from fixtures.extras.first_run.facts import FirstRunRecord
 from fixtures.extras.first_run.quantities import Quantity, links_of, quantities
 from fixtures.machine.gpu_links import Topology
-from fixtures.matrix.recorded import json_of
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 from tests.builders import TRAINED
 
@@ -37,13 +33,6 @@ def test_the_records_of_one_gpu_are_a_population_without_files_that_cannot_be_re
     shutil.copytree(COMMITTED / "8x-nvidia-h200-nv18", tmp_path / "8x-nvidia-h200-nv18")
     (tmp_path / "8x-nvidia-h200-nv18/0001_vit.json").write_text('{"schema": 1')
     assert len(read_population(tmp_path, "NVIDIA H200").runs) == 2
-
-
-def test_the_key_of_every_committed_record_is_read_and_written_back_as_it_was() -> None:
-    found = [json.loads(file.read_text()).get("first_run") for file in COMMITTED.glob("*/*.json")]
-    keys = [key for key in found if key is not None]
-    assert len(keys) == 2
-    assert [json_of(msgspec.convert(key, FirstRunRecord)) for key in keys] == keys
 
 
 @pytest.mark.parametrize("instance", H200.instances)
