@@ -122,7 +122,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     add_sample(copied(top / "sample"))
     asked.append((str(top / "sample"), ("perf", "--collect-only", "--sample-note=here", "--instance=a"), ("sample",)))
     command = (sys.executable, "-c", IN_FORKS, json.dumps(asked))
-    subprocess.run(command, cwd=top, env={**os.environ, **ENVIRONMENT}, check=True)
+    # The copies have no tests, and so no plugin of theirs.
+    subprocess.run(command, cwd=top, env={**os.environ, **ENVIRONMENT, "PYTEST_ADDOPTS": ""}, check=True)
     return top
 
 
