@@ -14,6 +14,7 @@ UNITS = {
         *(f"tests/e2e/test_{name}" for name in ("against", "injected_causes", "whole_run")),
         *("tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
         *(f"tests/ranks/test_{name}.py" for name in ("canaries", "feed", "profiled_ranks", "window")),
+        *("tests/script/ranks/test_host_time.py", "tests/script/ranks/test_limit_of_script.py"),
         "tests/script/ranks/test_scripts.py::test_a_range_in_which_a_step_ends",
     ),
     "whole runs": (
