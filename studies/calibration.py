@@ -21,7 +21,7 @@ from scipy import stats
 
 from fixtures.stats.common_shift import share_of_tests_percent
 from fixtures.stats.fitted_prior import SHIPPED
-from fixtures.stats.prior import WIDE, Kind, Launches, Spread, fit, vague
+from fixtures.stats.prior import WIDE, Kind, LaunchSpread, Spread, fit, vague
 from fixtures.stats.thresholds import (
     FLOOR,
     MACHINE_SHARE,
@@ -214,8 +214,8 @@ def estimated(seen: Nights, shipped: bool = True) -> Priors:
     kind = Kind(on_gpu=True)
     variance, degrees = np.maximum(WIDE.variance, launches * all_), np.full(means.shape[:2], float(WIDE.degrees))
 
-    def of(variance: float, number: int) -> Launches:
-        return Launches(variance=float(variance), degrees=number * (launches - 1), number=launches)
+    def of(variance: float, number: int) -> LaunchSpread:
+        return LaunchSpread(variance=float(variance), degrees=number * (launches - 1), number=launches)
 
     free = np.flatnonzero(~seen.limited)
     for run in range(runs):

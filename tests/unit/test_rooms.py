@@ -1,5 +1,6 @@
 """The rooms of ``fixtures/``: imports run one way, extras are on their own, and only code in a rank imports torch."""
 
+import ast
 import re
 from collections import Counter, defaultdict
 from graphlib import TopologicalSorter
@@ -107,3 +108,10 @@ def test_what_ranks_import_does_not_need_msgspec() -> None:
 def test_the_diagram_is_that_of_the_imports() -> None:
     text = ARCHITECTURE.read_text()
     assert with_diagram(text) == text
+
+
+def test_a_class_name_of_the_core_occurs_once() -> None:
+    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
+    nodes = (node for file in core for node in ast.walk(ast.parse(file.read_text())))
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
+    assert [name for name, times in names.items() if times > 1] == []

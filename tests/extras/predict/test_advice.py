@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from fixtures.extras.predict.advice import Advice, Figure, Parts, advise
 from fixtures.matrix.configs import CONFIGS, find_config
-from fixtures.stats.latency_bandwidth import Line
+from fixtures.stats.latency_bandwidth import LinkLine
 
 MB = 2**20
 # 1 ms for each 10 MB.
-STRAIGHT = Line(latency_s=0, bytes_per_s=10e3 * MB)
+STRAIGHT = LinkLine(latency_s=0, bytes_per_s=10e3 * MB)
 # 40 gradients of 10 MB: one bucket takes 40 ms, all of it exposed, after 4 ms of copies.
 PARTS = Parts(step_ms=200, without_ms=156, backward_ms=100, copies_ms=4, gradients=((10 * MB, 4),) * 40)
 DDP = CONFIGS["ddp"]
@@ -21,7 +21,7 @@ DDP = CONFIGS["ddp"]
 def advice(
     parts: Parts,
     *configs: str,
-    line: Line | None = STRAIGHT,
+    line: LinkLine | None = STRAIGHT,
     now: str = "ddp",
     figures: dict[str, Figure] | None = None,
 ) -> dict[str | None, Advice]:
@@ -53,7 +53,8 @@ def test_measured_buckets_show_how_much_all_reduces_slow_compute() -> None:
 
 
 def test_the_size_of_buckets_is_advised_that_the_latency_asks_for() -> None:
-    latency = Line(latency_s=0.005, bytes_per_s=STRAIGHT.bytes_per_s)  # 10 MB take 6 ms, more than their backward pass
+    # 10 MB take 6 ms, more than their backward pass
+    latency = LinkLine(latency_s=0.005, bytes_per_s=STRAIGHT.bytes_per_s)
     buckets = ("bucket_10mb", "bucket_50mb", "bucket_100mb")
     assert list(advice(PARTS, *buckets, line=latency)) == ["bucket_50mb"]
     latency = replace(latency, latency_s=0.010)  # of each bucket
@@ -134,7 +135,7 @@ def test_no_step_is_predicted_to_be_shorter_than_the_one_without_communication(
     parts = Parts(
         step_ms=200, without_ms=without_ms, backward_ms=backward, copies_ms=copies, gradients=tuple(gradients)
     )
-    line = Line(latency_s=latency_s, bytes_per_s=1e9 * gb_per_s)
+    line = LinkLine(latency_s=latency_s, bytes_per_s=1e9 * gb_per_s)
     for found in advise(parts, DDP, CONFIGS.values(), line):
         assert without_ms <= found.expected_ms + 1e-6
         assert found.gain_percent > 1

@@ -18,7 +18,7 @@ from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
-from fixtures.stats.latency_bandwidth import Line, line_through
+from fixtures.stats.latency_bandwidth import LinkLine, line_through
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, case_of, launch, measured
 from tests.command_line import ROOT
@@ -43,7 +43,7 @@ def advice_in(run: Run) -> list[Advised]:
     return advice_of(run, record_so_far(run, None))
 
 
-def all_reduces(run: Run, world: str) -> Line | None:
+def all_reduces(run: Run, world: str) -> LinkLine | None:
     return line_through(all_reduces_of(record_so_far(run, None), "native", [world]))
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from fixtures.machine.gpu_health import gpu_warnings
 from fixtures.machine.gpu_state import (
+    GpuWatch,
     LaunchReadings,
     LaunchState,
     OtherProcess,
     Reading,
-    Watch,
     other_processes,
     read_gpus,
     reason_names,
@@ -138,4 +138,4 @@ def test_reasons_are_words_and_an_unknown_one_its_number() -> None:
 @pytest.mark.skipif(len(gpus()) > 0, reason="this machine has a GPU")
 def test_without_a_gpu_nothing_is_read() -> None:
     assert read_gpus(8, ours=(), since_us=0) == ()
-    assert Watch(8).end(ours=()) is None
+    assert GpuWatch(8).end(ours=()) is None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fixtures.ranks.issued_collectives import Collective, agreed, in_trace, of_steps
+from fixtures.ranks.issued_collectives import IssuedCollective, agreed, in_trace, of_steps
 
-OF_4 = partial(Collective, elements=100, group=4)
+OF_4 = partial(IssuedCollective, elements=100, group=4)
 
 
 def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
@@ -30,21 +30,21 @@ def nccl(name: str, dtype: str, elements: int) -> dict[str, Any]:
         ("broadcast", "Float", OF_4(kind="broadcast", dtype=torch.float32), 1200),
     ],
 )
-def test_a_collective_of_nccl_is_read(name: str, dtype: str, expected: Collective, bytes_of_4_ranks: int) -> None:
+def test_a_collective_of_nccl_is_read(name: str, dtype: str, expected: IssuedCollective, bytes_of_4_ranks: int) -> None:
     assert in_trace([nccl(name, dtype, 100)]) == [expected]
     assert 4 * expected.share_sent(4) == bytes_of_4_ranks
 
 
 def test_each_of_several_groups_sends() -> None:
     """FSDP2 in two groups of four: an all-gather within each, an all-reduce of shards between them."""
-    gathered = Collective(kind="allgather", dtype=torch.float32, elements=100, group=4)
-    reduced = Collective(kind="allreduce", dtype=torch.float32, elements=100, group=2)
+    gathered = IssuedCollective(kind="allgather", dtype=torch.float32, elements=100, group=4)
+    reduced = IssuedCollective(kind="allreduce", dtype=torch.float32, elements=100, group=2)
     assert 8 * gathered.share_sent(8) == 2 * 3 * 1600
     assert 8 * reduced.share_sent(8) == 4 * 2 * 400
 
 
 def test_a_send_is_counted_where_it_is_sent_and_not_where_it_arrives() -> None:
-    sent = Collective(kind="send", dtype=torch.float32, elements=100, group=2)
+    sent = IssuedCollective(kind="send", dtype=torch.float32, elements=100, group=2)
     assert in_trace([nccl("send", "Float", 100), nccl("recv", "Float", 100)]) == [replace(sent, group=4)]
     assert sent.share_sent(4) == 400
 
@@ -55,7 +55,9 @@ def test_what_carries_nothing_is_left_out_and_what_nobody_knows_is_an_error() ->
         in_trace([nccl("teleport", "Float", 8)])
 
 
-SMALL, LARGE = (Collective(kind="allreduce", dtype=torch.float32, elements=elements) for elements in (38592, 2671114))
+SMALL, LARGE = (
+    IssuedCollective(kind="allreduce", dtype=torch.float32, elements=elements) for elements in (38592, 2671114)
+)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ SMALL, LARGE = (Collective(kind="allreduce", dtype=torch.float32, elements=eleme
     ],
 )
 def test_steps_that_agree_complete_each_other(
-    issued: list[Collective | None], steps: int, expected: list[Collective]
+    issued: list[IssuedCollective | None], steps: int, expected: list[IssuedCollective]
 ) -> None:
     assert sorted(agreed(issued, steps), key=str) == sorted(expected, key=str)
 
@@ -75,7 +77,7 @@ def test_steps_that_agree_complete_each_other(
 @pytest.mark.parametrize(
     "issued", [[SMALL, LARGE, SMALL], [SMALL, SMALL, SMALL, LARGE], [SMALL, None, None, SMALL], [None, None]]
 )
-def test_steps_that_differ_and_unknown_sizes_are_refused(issued: list[Collective | None]) -> None:
+def test_steps_that_differ_and_unknown_sizes_are_refused(issued: list[IssuedCollective | None]) -> None:
     with pytest.raises(ValueError, match="differ"):
         agreed(issued, 2)
     assert of_steps([SMALL, LARGE, None], 2, alike=False) == ([SMALL, LARGE], 2)

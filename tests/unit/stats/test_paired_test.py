@@ -5,13 +5,13 @@ import math
 import pytest
 from scipy import stats
 
-from fixtures.stats.paired_test import Prior, estimate_prior, judge_pairs
+from fixtures.stats.paired_test import PairPrior, estimate_prior, judge_pairs
 
 
 def test_the_threshold_follows_the_formula() -> None:
     differences = [0.02, 0.03, 0.01]
     s = math.sqrt((4 * 0.01**2 + 2 * 0.01**2) / 6 / 3)
-    verdict, (low, high) = judge_pairs(differences, prior=Prior(spread=0.01, known=True), tests=10, looks=8)
+    verdict, (low, high) = judge_pairs(differences, prior=PairPrior(spread=0.01, known=True), tests=10, looks=8)
     assert verdict.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 80, 6) * s))
     assert low == pytest.approx(100 * math.expm1(0.02 - stats.t.ppf(0.975, 6) * s))
     assert high == pytest.approx(100 * math.expm1(0.02 + stats.t.ppf(0.975, 6) * s))
@@ -20,17 +20,17 @@ def test_the_threshold_follows_the_formula() -> None:
 @pytest.mark.parametrize(
     ("differences", "prior", "word"),
     [
-        ([0.3, 0.31, 0.29], Prior(), "slower"),
-        ([-0.3, -0.31, -0.29], Prior(), "faster"),
-        ([0.0] * 20, Prior(), "ok"),
-        ([0.005] * 30, Prior(spread=0.0005, known=True), "ok"),  # significant but small
-        ([0.02, 0.0, 0.01], Prior(), "unclear"),
-        ([0.02], Prior(), "unclear"),
-        ([0.3], Prior(), "unclear"),
-        ([0.3], Prior(known=True), "slower"),
+        ([0.3, 0.31, 0.29], PairPrior(), "slower"),
+        ([-0.3, -0.31, -0.29], PairPrior(), "faster"),
+        ([0.0] * 20, PairPrior(), "ok"),
+        ([0.005] * 30, PairPrior(spread=0.0005, known=True), "ok"),  # significant but small
+        ([0.02, 0.0, 0.01], PairPrior(), "unclear"),
+        ([0.02], PairPrior(), "unclear"),
+        ([0.3], PairPrior(), "unclear"),
+        ([0.3], PairPrior(known=True), "slower"),
     ],
 )
-def test_each_kind_of_change_has_its_word(differences: list[float], prior: Prior, word: str) -> None:
+def test_each_kind_of_change_has_its_word(differences: list[float], prior: PairPrior, word: str) -> None:
     assert judge_pairs(differences, prior=prior)[0].word == word
     with pytest.raises(ValueError, match="no pair"):
         judge_pairs([])
@@ -38,7 +38,7 @@ def test_each_kind_of_change_has_its_word(differences: list[float], prior: Prior
 
 def test_the_prior_is_the_pooled_spread_once_earlier_tests_have_enough_pairs() -> None:
     pair = [0.001, -0.001]
-    assert estimate_prior([pair] * 6, pair) == Prior(spread=0.01, known=False)
+    assert estimate_prior([pair] * 6, pair) == PairPrior(spread=0.01, known=False)
     enough, known = estimate_prior([pair] * 7, pair), estimate_prior([pair] * 8, pair)
     assert [enough.known, known.known] == [False, True]
     assert [enough.spread, known.spread] == pytest.approx([math.sqrt(2e-6)] * 2)
@@ -79,7 +79,7 @@ def test_while_the_prior_is_unknown_the_pairs_must_be_significant_without_it() -
     assert alone.threshold_percent == pytest.approx(100 * math.expm1(stats.t.ppf(1 - 0.01 / 8, 2) * s))
     assert alone.p_value == pytest.approx(stats.t.sf(0.06 / s, 2))
     assert low == pytest.approx(100 * math.expm1(0.06 - stats.t.ppf(0.975, 2) * s))
-    assert judge_pairs(differences, prior=Prior(known=True), looks=8)[0].word == "slower"
+    assert judge_pairs(differences, prior=PairPrior(known=True), looks=8)[0].word == "slower"
 
 
 def test_the_threshold_of_two_contradicting_pairs_is_bounded() -> None:

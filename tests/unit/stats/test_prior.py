@@ -12,7 +12,7 @@ from fixtures.stats.fitted_prior import SHIPPED
 from fixtures.stats.prior import (
     WIDE,
     Kind,
-    Launches,
+    LaunchSpread,
     Prior,
     PriorModel,
     Spread,
@@ -36,7 +36,7 @@ def spreads(number: int, *, between: float, launch: float = 0.001, own: bool = T
         Spread(
             between=between**2 * rng.chisquare(2) / 2,
             degrees=2,
-            launches=Launches(variance=launch**2 / 3, degrees=6, number=3),
+            launches=LaunchSpread(variance=launch**2 / 3, degrees=6, number=3),
             kind=KIND,
             own=own,
         )
@@ -49,7 +49,7 @@ def fit_of(tests: list[Spread]) -> PriorModel:
 
 
 def prior_of(tests: list[Spread], kind: Kind = KIND, launch: float = 0.001) -> Prior:
-    return fit_of(tests).prior(Launches(variance=launch**2 / 3, degrees=8, number=3), kind, 3)
+    return fit_of(tests).prior(LaunchSpread(variance=launch**2 / 3, degrees=8, number=3), kind, 3)
 
 
 @pytest.mark.parametrize("between", [0.003, 0.01, 0.05])
@@ -88,7 +88,7 @@ def test_a_test_is_predicted_from_its_launches_its_way_and_its_instance() -> Non
     assert math.sqrt(prior_of(with_own).variance / prior_of(others).variance) > 2
 
 
-QUIET = Launches(variance=0.001**2 / 3, degrees=6, number=3)
+QUIET = LaunchSpread(variance=0.001**2 / 3, degrees=6, number=3)
 SHIPPED_KIND = Kind(on_gpu=True, link="NV18")
 
 
@@ -117,7 +117,7 @@ def test_the_shipped_prior_holds_from_the_first_record_on_and_own_records_move_i
 
 
 def test_the_shipped_prior_is_never_above_the_wide_one_before_three_records() -> None:
-    model, noisy = fit([], SHIPPED.belief(None), fitted=True), Launches(variance=0.1**2 / 3, degrees=6, number=3)
+    model, noisy = fit([], SHIPPED.belief(None), fitted=True), LaunchSpread(variance=0.1**2 / 3, degrees=6, number=3)
     assert [model.prior(noisy, SHIPPED_KIND, records) for records in (1, 2)] == [wide(noisy.of_one)] * 2
     assert model.prior(noisy, SHIPPED_KIND, OWN_RECORDS).variance > 2 * wide(noisy.of_one).variance
 
@@ -130,13 +130,13 @@ def test_a_machine_of_the_fit_is_known_better_than_another_one() -> None:
 
 def test_three_launches_that_agree_by_chance_do_not_make_a_quiet_test() -> None:
     model = fit_of(spreads(60, between=0.01, launch=0.01))
-    lucky, usual = (model.prior(Launches(variance=v, degrees=4, number=3), KIND, 3) for v in (0.0, 0.01**2 / 3))
+    lucky, usual = (model.prior(LaunchSpread(variance=v, degrees=4, number=3), KIND, 3) for v in (0.0, 0.01**2 / 3))
     assert lucky.variance > 0.05 * usual.variance
 
 
 def test_one_record_shows_nothing_of_the_nights_so_they_add_as_much_as_its_launches() -> None:
     model = fit(spreads(60, between=0.001), SHIPPED.belief(None), fitted=True)
-    noisy = Launches(variance=0.01**2 / 3, degrees=6, number=3)
+    noisy = LaunchSpread(variance=0.01**2 / 3, degrees=6, number=3)
     one, two = (model.prior(noisy, SHIPPED_KIND, records) for records in (1, 2))
     assert (one.variance, one.launch) == pytest.approx((2 * 0.01**2 / 3, 0.01**2))
     assert two.variance < one.variance

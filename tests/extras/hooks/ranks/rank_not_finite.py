@@ -2,7 +2,7 @@
 
 import torch
 
-from fixtures.gradients.in_rank.run import Run
+from fixtures.gradients.in_rank.run import ProbeRun
 from fixtures.ranks.context import RankContext
 
 _SHAPE = (96, 64)
@@ -13,7 +13,7 @@ def not_finite(ctx: RankContext, *, hook: str, value: float) -> dict[str, list[f
 
     All steps compress.
     """
-    run = Run(ctx, hook, shapes=[_SHAPE])
+    run = ProbeRun(ctx, hook, shapes=[_SHAPE])
     run.wrap()
     generator = torch.Generator().manual_seed(ctx.rank)
     shares = []
