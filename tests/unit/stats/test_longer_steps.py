@@ -31,7 +31,7 @@ def test_steps_that_do_other_work_are_longer_than_all_others(
         [*[1.0] * 14, 1.3, 1.3],  # not much longer
         [*[1.0] * 10, *[1.3] * 4, 1.7, 1.7],  # not apart
         [*[1.0] * 58, 1.5, 1.5],  # 2 % on average
-        [*[1.0] * 8, *[3.0] * 8],  # of two kinds, none is the usual one
+        [*[1.0] * 16, *[3.0] * 14],  # of two kinds, both usual, as with batches of uneven length
     ],
 )
 def test_other_steps_are_of_one_kind(step_s: list[float]) -> None:
@@ -47,6 +47,10 @@ def test_each_eighth_step_is_longer() -> None:
     unsteady = LongerSteps.among([9.0 if number in (3, 11, 20) else 1.0 for number in range(32)])
     assert unsteady is not None
     assert unsteady.period is None
+
+
+def test_one_step_that_is_longer_alone_is_not_named_and_does_not_count() -> None:
+    assert usual([1.0, 1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0]) == [0, 1, 2, 4, 5, 6, 7]
 
 
 def test_where_many_steps_are_longer_all_of_them_count() -> None:

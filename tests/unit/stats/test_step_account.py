@@ -53,6 +53,12 @@ def test_on_the_cpu_communication_is_taken_out_of_the_phase_in_which_it_lies() -
     assert first.waiting_ms == pytest.approx({"1": 10})
 
 
+def test_a_part_is_as_unsure_as_the_waiting_that_is_taken_out_of_it() -> None:
+    sent = device(60, 30, waiting={"1": 10.0}, waiting_error=4.0, in_phases={"backward": 40.0})
+    (first, _) = cpu(host(), host(), devices=[sent, device(60, 40)])
+    assert first.errors_ms == pytest.approx(dict.fromkeys(LOOP, 0.0) | {"backward": 4.0})
+
+
 def test_a_collective_of_the_script_is_communication_with_and_without_a_profile() -> None:
     own = host(collective=0.046)
     without, _ = cpu(own, own)

@@ -105,6 +105,15 @@ def test_the_rank_that_the_others_wait_for_is_named_with_its_own_largest_part_an
     assert found.percent == pytest.approx(72, abs=0.1)
 
 
+def test_the_line_of_a_late_rank_is_the_one_that_takes_it_longer_than_the_others() -> None:
+    def lines(**ms: float) -> list[Line]:
+        return [Line(phase="own", line=line, ms=own_ms, error_ms=1) for line, own_ms in ms.items()]
+
+    both = replace(on_cpu(forward=20, backward=20, own=60), lines=lines(ema=40, logs=20))
+    waits = late(replace(on_cpu(forward=20, backward=20, own=40, waiting=20), lines=lines(ema=40)), rank_0=20)
+    assert (of(both, waits).line, of(both, waits).line_ms) == ("logs", 20)
+
+
 def test_a_rank_whose_kernels_run_slower_is_late_by_compute() -> None:
     slow = on_gpu(HOST, {"compute": 95, "transfer": 5})
     waits = late(on_gpu(HOST, {"compute": 60, "transfer": 5, "waiting": 35}), rank_0=35)
@@ -123,6 +132,8 @@ def test_a_rank_that_nothing_takes_longer_is_not_the_late_one() -> None:
     second = late(on_cpu(forward=30, backward=42, waiting=28), rank_0=28)
     assert of(first, second).rank == 0
     assert of(replace(first, host_ms={"forward": 35, "backward": 50, "waiting": 15}), second).rank is None
+    by_turns = {"backward": 6.0}  # batches of uneven length, a few steps of them
+    assert of(replace(first, errors_ms=by_turns), replace(second, errors_ms=by_turns)).rank is None
 
 
 def test_two_parts_closer_than_their_errors_are_both_named() -> None:
