@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import Outcome
+from tests.command_line import ROOT, Outcome
 from tests.forked import command
 from tests.recordings import GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite
+from tests.saved_records import read
 
 
 def explain(*arguments: str | Path) -> Outcome:
@@ -39,6 +40,16 @@ def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp
     assert info["late_ranks"] == {"1": 2}
     one_export = explain(sqlite(tmp_path / "both.sqlite", ranks))
     assert "late: rank 1 in 2 of 4 collectives" in one_export.output
+
+
+def test_the_limit_is_the_one_that_the_record_of_the_run_has(tmp_path: Path) -> None:
+    record = read(ROOT / "baselines/2x-nvidia-h200-nv18/0001_vit.json")
+    record["benchmarks"][0]["extra_info"]["step_limit"] = {"by": "own", "percent": 58, "line": "train.py:39 main()"}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    trace = ddp_steps(0).chrome(tmp_path / "rank0.json.gz")
+    printed = explain(trace, "--record", tmp_path / "run.json").output
+    assert "limited by: its own work (58 % of the step): train.py:39 main()" in printed
+    assert "limited by" not in explain(trace).output
 
 
 def test_ranks_are_identified_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
