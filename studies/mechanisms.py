@@ -21,7 +21,8 @@ from fixtures.extras.backtest.replays import Replay, Rule, backtest_of
 from fixtures.matrix.configs import CONFIGS
 from fixtures.records.baselines import History, history_of
 from fixtures.records.canary_times import LaunchTimes
-from fixtures.records.config_comparison import best_of, by_table, disturbance_of
+from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import by_table, disturbance_of
 from fixtures.records.disturbance import disturbances
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import FullRecord, TestRecord
@@ -259,7 +260,7 @@ class Disturbed:
             return None
         if of_table and any(disturbance_of(table) for table in by_table(every)):
             return None
-        with patch("fixtures.records.config_comparison.disturbance_of", lambda _: None):
+        with patch("fixtures.records.config_advice.disturbance_of", lambda _: None):
             return {(one.world, one.fidelity): one.use for one in best_of(every) if one.use is not None}
 
 

@@ -31,7 +31,7 @@ SHOWN: Mapping[type, str] = {
         gradient_error gradient_error_steps wire_bytes_per_rank buckets peak_memory_bytes phases_ms bus_gb_per_s verdict
         found_percent cause against step_limit advice breakdown_ms communication_ms ledger kernels work""",
     Verdict: "word change_percent threshold_percent p_value history reason",
-    BestRecord: "workload world interconnect fidelity config use lines decided among",
+    BestRecord: "workload world interconnect fidelity config use reason lines among gain_percent gain_interval_percent",
     StepLimit: "by percent rank line line_ms step_ms most_gain_percent why",
     StepParts: "compute exposed_communication exposed_copy idle",
     Work: "kernels collectives copies calls",
@@ -53,7 +53,7 @@ def in_words(kind: Any) -> str:
         return f"list of {in_words(get_args(kind)[0])}"
     if get_args(kind):
         return f"by name: {in_words(get_args(kind)[1])}"
-    return _WORDS[kind]
+    return "text" if isinstance(kind, type) and issubclass(kind, str) else _WORDS[kind]
 
 
 def _title(part: type) -> str:

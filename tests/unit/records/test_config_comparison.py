@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.configs import CONFIGS
-from fixtures.records.config_comparison import comparisons, is_faster, on_one_device
+from fixtures.records.config_comparison import comparisons, is_clearly_faster, on_one_device
 from fixtures.records.measurement import Measurement
 from tests.builders import DDP, launch, measured
 from tests.unit.report.test_table import ALONE, NO_COMM, SINGLE, on_one, quiet
@@ -81,7 +81,7 @@ def test_a_measurement_is_compared_with_its_references(
 
 
 def test_of_two_batches_the_one_with_more_samples_a_second_is_faster() -> None:
-    assert is_faster(replace(TWICE, launches=(launch(0.2), launch(0.2001))), quiet("ddp", 8))
+    assert is_clearly_faster(replace(TWICE, launches=(launch(0.2), launch(0.2001))), quiet("ddp", 8))
 
 
 def test_on_one_device_ddp_is_compared_with_training_without_it_and_without_a_graph() -> None:

@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fixtures.records.config_comparison import Turns, best_of, leaders_of
+import pytest
+
+from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import Turns, comparisons, leaders_of
 from fixtures.records.measurement import Measurement
+from fixtures.records.schema import Reason
 from fixtures.records.step_limits import step_limits
 from fixtures.stats.step_account import host_time
 from tests.builders import launch, measured
@@ -16,6 +20,11 @@ def of(config: str, *step_ms: float) -> Measurement:
         replace(launch(ms / 1e3), phase_s={"input": ms / 1e5, "forward": 0.0}, gradient_error=0.0) for ms in step_ms
     )
     return measured(config, 1, world="2gpu", launches=launches)
+
+
+def lossy_of(config: str, *step_ms: float) -> Measurement:
+    m = of(config, *step_ms)
+    return replace(m, launches=tuple(replace(one, gradient_error=2e-3, gradient_lossless=False) for one in m.launches))
 
 
 def turns_of(**step_ms: float) -> Turns:
@@ -33,16 +42,24 @@ TABLE = DEFAULT.cell[:3]
 
 def test_turns_decide_among_those_that_the_launches_do_not_tell_apart() -> None:
     (undecided,) = best_of([DEFAULT, SMALL])
-    assert not undecided.decided
-    assert undecided.use == "ddp_default"
-    (best,) = best_of([DEFAULT, SMALL], turns={TABLE: turns_of(ddp_default=100, bucket_10mb=99)})
-    assert (best.decided, best.in_turns, best.config, best.use) == (True, True, "bucket_10mb", "bucket_10mb")
-    assert best.lines  # it is clearly faster than PyTorch's default
+    assert (undecided.reason, undecided.use) == (Reason.UNDECIDED, None)
+    (best,) = best_of([DEFAULT, SMALL], turns={TABLE: turns_of(ddp_default=100, bucket_10mb=98.5)})
+    assert (best.reason, best.in_turns, best.config, best.use) == (Reason.FASTER, True, "bucket_10mb", "bucket_10mb")
+    assert best.lines
+    low, high = best.gain_interval_percent or (0, 0)
+    assert low < (best.gain_percent or 0) < high
+
+
+@pytest.mark.parametrize(("step_ms", "reason"), [(99.2, Reason.NOT_FASTER), (98.5, Reason.FASTER)])
+def test_below_one_percent_there_are_neither_lines_nor_a_config_to_use(step_ms: float, reason: Reason) -> None:
+    (best,) = best_of([DEFAULT, SMALL], turns={TABLE: turns_of(ddp_default=100, bucket_10mb=step_ms)})
+    advised = reason is Reason.FASTER
+    assert (best.reason, bool(best.use), bool(best.lines)) == (reason, advised, advised)
 
 
 def test_a_difference_below_what_turns_decide_is_said_with_what_they_decide() -> None:
     (best,) = best_of([DEFAULT, SMALL], turns={TABLE: turns_of(ddp_default=100, bucket_10mb=99.95)})
-    assert (best.decided, best.config, best.use) == (False, "bucket_10mb", "ddp_default")
+    assert (best.reason, best.config, best.use) == (Reason.NOT_FASTER, "bucket_10mb", None)
     assert 0.04 < (best.apart_percent or 0) < 0.06
     assert 0.1 < (best.decided_from_percent or 0) < 0.5
 
@@ -66,11 +83,28 @@ def test_in_a_disturbed_run_launches_exclude_none_that_took_turns() -> None:
 
 
 def test_turns_decide_in_a_disturbed_run_too() -> None:
-    turns = {TABLE: turns_of(ddp_default=100, bucket_10mb=99)}
+    turns = {TABLE: turns_of(ddp_default=100, bucket_10mb=98)}
     (best,) = best_of([DEFAULT, SMALL], turns=turns, run_disturbed=True)
-    assert (best.decided, best.disturbed, best.use) == (True, False, "bucket_10mb")
+    assert (best.reason, best.use) == (Reason.FASTER, "bucket_10mb")
     (none,) = best_of([DEFAULT, SMALL], run_disturbed=True)
-    assert (none.decided, none.disturbed, none.use) == (False, True, None)
+    assert (none.reason, none.use) == (Reason.DISTURBED, None)
+
+
+def test_a_lossy_config_that_took_turns_alone_of_its_kind_is_compared_in_a_disturbed_run() -> None:
+    lossy = [lossy_of(name, 90, 150) for name in ("bf16", "powersgd_rank1")]
+    turns = {TABLE: turns_of(ddp_default=100, bf16=80)}
+    _, best = best_of([DEFAULT, *lossy], turns=turns, run_disturbed=True)
+    assert (best.reason, best.use, best.among) == (Reason.FASTER, "bf16", ["bf16", "powersgd_rank1"])
+
+
+def test_the_share_of_the_limit_is_that_of_the_turns() -> None:
+    group = [of("ddp_default", 100, 101), of("no_comm", 70, 71), of("bucket_10mb", 90, 91)]
+    turns = {TABLE: turns_of(ddp_default=100, no_comm=80)}
+    found = comparisons(group, turns)
+    default, _, small = (found[m.cell].communication_percent or 0 for m in group)
+    _, limit = step_limits(group, {}, turns)[group[0].cell]
+    assert default == pytest.approx(limit.communication_percent)
+    assert small == pytest.approx(100 * (1 - 70.5 / 90.5), abs=0.1)  # by the launches
 
 
 def test_turns_tell_what_communication_costs_after_one_launch_of_each() -> None:

@@ -33,7 +33,7 @@ OUT = "\n```\n@team closes #2 <img src=x>\r~~~\n"
 def with_the_way_out(value: object) -> object:
     """The record in which every text that may say anything has OUT."""
     if isinstance(value, dict):
-        return {key: one if key == "word" else with_the_way_out(one) for key, one in value.items()}
+        return {key: one if key in ("word", "reason") else with_the_way_out(one) for key, one in value.items()}
     if isinstance(value, list):
         return [with_the_way_out(one) for one in value]
     return value + OUT if isinstance(value, str) and value[:4] != "2026" else value

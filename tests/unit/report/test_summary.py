@@ -25,7 +25,7 @@ def test_the_summary_has_what_an_issue_asks_for() -> None:
         "versions: torch 2.11.0+cu130, CUDA 13.0, NCCL 2.28.9, driver 580.159.04, Python 3.12.3",
         "step of ddp_default, vit_l_32, 4gpu: 89.17 ms (88.97 to 89.29 in 3 launches)",
     ]
-    assert "costs 4.2 % of a step of ddp_default" in text
+    assert "costs about 4 % of a step of ddp_default" in text
     assert "\nnext: record a baseline: pytest perf\ncommand: .venv/bin/pytest perf -k throughput\n```\n" in text
 
 

@@ -9,7 +9,7 @@ import pytest
 from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import DDP_SETTINGS
-from fixtures.records.config_comparison import best_of
+from fixtures.records.config_advice import best_of
 from fixtures.records.measurement import Measurement
 from fixtures.session.leaders_in_turns import take_turns
 from fixtures.session.run_state import Run
