@@ -90,6 +90,14 @@ def test_turns_decide_in_a_disturbed_run_too() -> None:
     assert (none.reason, none.use) == (Reason.DISTURBED, None)
 
 
+def test_what_a_config_gains_that_took_no_turn_in_a_disturbed_run_is_not_decided() -> None:
+    equal = {TABLE: turns_of(ddp_default=100, bucket_10mb=99.9)}
+    (best,) = best_of([DEFAULT, SMALL], turns=equal, run_disturbed=True)
+    assert (best.reason, (best.at_most_percent or 0) < 1) == (Reason.NOT_FASTER, True)
+    (best,) = best_of([DEFAULT, SMALL, LARGE], turns=equal, run_disturbed=True)
+    assert (best.reason, best.at_most_percent) == (Reason.UNDECIDED, None)
+
+
 def test_a_lossy_config_that_took_turns_alone_of_its_kind_is_compared_in_a_disturbed_run() -> None:
     lossy = [lossy_of(name, 90, 150) for name in ("bf16", "powersgd_rank1")]
     turns = {TABLE: turns_of(ddp_default=100, bf16=80)}

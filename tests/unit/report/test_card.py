@@ -38,7 +38,12 @@ def test_a_quiet_night() -> None:
     }
     assert [(one.label, one.text) for one in card.best] == [
         ("best lossless", "bucket_10mb, 11.46 steps/s, +2.1 % over ddp_default (95 % interval +1.9 to +2.3 %)"),
-        ("best lossy", "bf16-bucket_400mb, 11.01 steps/s, gradient error 3e-03"),
+        (
+            "best lossy",
+            "not decided among bf16-bucket_400mb, fp16, bf16-bucket_2000mb and 1 more: they differ by 0.9 %, and these "
+            "launches decide differences of 1.1 % or more; fastest here: bf16-bucket_400mb, 11.01 steps/s, "
+            "-1.8 % over ddp_default (95 % interval -2.3 to -1.2 %), gradient error 3e-03",
+        ),
     ]
     assert card.best[0].code[-1].endswith("bucket_cap_mb=10, static_graph=True, gradient_as_bucket_view=True)")
 
