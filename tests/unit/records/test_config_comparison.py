@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.configs import CONFIGS
-from fixtures.records.config_comparison import comparisons, is_clearly_faster, on_one_device
+from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import comparisons, is_clearly_faster
 from fixtures.records.measurement import Measurement
+from fixtures.records.schema import Reason
 from tests.builders import DDP, launch, measured
 from tests.unit.report.test_table import ALONE, NO_COMM, SINGLE, on_one, quiet
 
@@ -86,9 +88,6 @@ def test_of_two_batches_the_one_with_more_samples_a_second_is_faster() -> None:
 
 def test_on_one_device_ddp_is_compared_with_training_without_it_and_without_a_graph() -> None:
     graph = next(name for name, config in CONFIGS.items() if config.graph and config.ddp and config.hook == "none")
-    (found,) = on_one_device([ALONE, on_one("ddp", 103.1, 103, 103.2), on_one(graph, 80, 80.1, 80.2)])
-    assert found.ddp.config.name == "ddp"
-    record = found.to_record()
-    assert record.config == "single"
-    assert record.step_ms == pytest.approx(103.1)
-    assert record.expected_ms == record.measured_ms == pytest.approx(100)
+    (best, *_) = best_of([ALONE, on_one("ddp", 103.1, 103, 103.2), on_one(graph, 80, 80.1, 80.2)])
+    assert (best.reason, best.use, best.over) == (Reason.WITHOUT_DDP, "single", "ddp")
+    assert best.gain_percent == pytest.approx(3.1, abs=0.01)

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.gradients.hook_training import effect
 from fixtures.report.card import Card, card_of
-from tests.run_reports import DDP, h200, info_of, large, profiled, report_of, slower, undecided, with_transfers
+from tests.run_reports import DDP, h200, info_of, large, report_of, slower, undecided
 from tests.saved_records import Record, infos
 
 HOST = "the host, which launches kernels too late"
@@ -346,30 +346,6 @@ def test_what_communication_costs_comes_with_its_interval(step_limit: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("launches", "says"),
-    [
-        (
-            [0.080, 0.0801, 0.0802],
-            "; bucket_10mb has 113 % of the speed without communication, because its data loader limits both",
-        ),
-        ([0.080], "; bucket_10mb has 113 % of the speed without communication, because its data loader limits both"),
-        ([0.07, 0.09, 0.12], ""),
-    ],
-    ids=["decided", "one launch", "within the interval"],
-)
-def test_more_than_the_speed_without_communication_comes_with_the_reason(launches: list[float], says: str) -> None:
-    record = h200()
-    info_of(record, "test_throughput[vit_l_32-4gpu-no_comm]")["launch_medians_s"] = [0.0904, 0.0905, 0.0906]
-    fast = {"launch_medians_s": launches, "of_limit_percent": 113.0, "samples_per_s": 9999.0}
-    for name in ("test_throughput[vit_l_32-4gpu-bucket_10mb]", "test_buckets[vit_l_32-4gpu-bucket_10mb]"):
-        if name in infos(record):
-            info_of(record, name).update(fast)
-    limit = {"by": "loader", "percent": 61.0, "most_gain_percent": 2.0}
-    info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = limit
-    assert said(record)["limited by"] == f"its data loader (61 % of the step){says}"
-
-
-@pytest.mark.parametrize(
     ("reason", "change", "proved"),
     [
         (
@@ -405,14 +381,15 @@ def test_more_than_the_speed_without_communication_comes_with_the_reason(launche
         ),
         (
             "without ddp",
-            "train without DDP (single), which is faster on one device",
+            "train without DDP (single), which is faster on one device, +3.1 % over ddp",
             "yes, faster in 3 launches of fresh processes by more than launches of one config differ",
         ),
     ],
 )
 def test_each_reason_has_its_words(reason: str, change: str, proved: str) -> None:
     values = {"at_most_percent": 6.2, "decided_from_percent": 8.3, "remark": "loss not compared"}
-    card = said(undecided(h200(), reason, **values))
+    alone = {"use": "single", "over": "ddp", "gain_percent": 3.1, "gain_interval_percent": None}
+    card = said(undecided(h200(), reason, **values, **(alone if reason == "without ddp" else {})))
     assert (card["change"], card["proved"]) == (change, proved)
 
 
@@ -438,15 +415,3 @@ def test_one_rank_pays_nothing_and_a_run_that_measured_nothing_has_no_answer() -
     assert concluded(h200() | {"benchmarks": []}).communication is None
     without = only(lambda one: one["extra_info"]["config"] == "bf16", h200(), of_limit_percent=None)
     assert said(without)["communication"] == "not known: no_comm, the same training without it, was not measured"
-
-
-def test_profiled_exposed_communication_stands_next_to_the_share_or_alone() -> None:
-    """Not "not measured" next to a chart of it."""
-    cost = concluded(with_transfers(profiled(h200()))).communication
-    assert cost is not None
-    assert cost.points[0] == ("ddp, vit_l_32, 4gpu", "7.2 % of the step; 9.99 ms a step exposed when profiled")
-    unknown = {"of_limit_percent": None, "communication_percent": None}
-    alone = only(lambda one: one["fullname"].endswith("4gpu-static_graph]"), profiled(h200()), **unknown)
-    cost = concluded(alone | {"best": []}).communication
-    assert cost is not None
-    assert cost.points[0][1].endswith(" ms a step exposed when profiled")
