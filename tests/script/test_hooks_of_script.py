@@ -89,7 +89,7 @@ def test_steps_that_do_other_work_are_said() -> None:
         "(20 % of the step)"
     )
     assert card.change is not None
-    assert card.change.text == "what makes 2 of 16 steps longer, such as an evaluation"
+    assert card.change.text == "what makes 2 of 16 steps longer"
 
 
 def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> None:
