@@ -128,11 +128,13 @@ def test_ranks_that_are_late_by_turns_wait_for_each_other() -> None:
 
 def test_a_rank_that_nothing_takes_longer_is_not_the_late_one() -> None:
     """It was late in the profile only: by chance, or because of other work."""
-    first = on_cpu(forward=32, backward=66, waiting=2)
+    first = on_cpu(forward=52, backward=46, waiting=2)
     second = late(on_cpu(forward=30, backward=42, waiting=28), rank_0=28)
-    assert of(first, second).rank == 0
+    assert (of(first, second).rank, of(first, second).late_by) == (0, "forward")
+    taken_out = {"forward": 32, "backward": 66, "waiting": 2}  # of the other's backward pass, as its wait
+    assert of(replace(first, host_ms=taken_out), second).rank is None
     assert of(replace(first, host_ms={"forward": 35, "backward": 50, "waiting": 15}), second).rank is None
-    by_turns = {"backward": 6.0}  # batches of uneven length, a few steps of them
+    by_turns = {"forward": 6.0}  # batches of uneven length, a few steps of them
     assert of(replace(first, errors_ms=by_turns), replace(second, errors_ms=by_turns)).rank is None
 
 
