@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
+from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.configs import DDP_SETTINGS
 from fixtures.records.config_advice import best_of
 from fixtures.records.measurement import Measurement
@@ -47,10 +48,11 @@ def of(config: str, *step_ms: float, lossless: bool = True, world: str = "2gpu")
 
 
 def turns_of(
-    *measurements: Measurement, ranks: Asked | None = None, **settings: Any
+    *measurements: Measurement, ranks: Asked | None = None, busy: bool = False, **settings: Any
 ) -> tuple[Run, list[InterleaveRequest]]:
-    """The run after the turns, and what the ranks were asked. settings: that differ."""
+    """The run after the turns, and what the ranks were asked. busy: beside other work. settings: that differ."""
     run, ranks = run_of(*measurements), ranks or Asked()
+    run.host_load = HostLoad(others=1.5 if busy else 0, cores=2)
     run.settings = replace(run.settings, **settings)
     run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * 3))]
     take_turns(run, lambda text: None)
@@ -141,6 +143,14 @@ def test_after_one_launch_of_each_those_near_the_fastest_take_turns() -> None:
     (request,) = turns_of(*on_cpu)[1]
     assert request.configs == ["ddp_default", "bucket_10mb", "bucket_100mb"]
     assert request.copies == 1
+
+
+def test_beside_other_work_no_launch_rules_a_config_out_and_turns_last_longer() -> None:
+    far = of("bucket_100mb", 500)
+    assert turns_of(DEFAULT, SMALL, far)[1][0].configs == ["ddp_default", "bucket_10mb"]
+    (request,) = turns_of(DEFAULT, SMALL, far, busy=True)[1]
+    assert request.configs == ["ddp_default", "bucket_10mb", "bucket_100mb"]
+    assert request.seconds == 30
 
 
 def test_a_config_that_changes_its_process_takes_no_turns() -> None:
