@@ -79,6 +79,7 @@ SETTINGS = Settings(
     against_build=None,
     against_env={},
     minutes=None,
+    minutes_of_turns=None,
     require_baseline=False,
     sensitivity_percent=None,
     explain="failures",

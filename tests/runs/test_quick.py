@@ -35,6 +35,18 @@ def test_a_quick_run_measures_some_configs_briefly_judges_nothing_and_names_the_
     assert "--quick" not in quick.output
 
 
+def test_beside_other_work_it_names_the_turns_that_decide_more_there_and_their_time(tmp_path: Path) -> None:
+    busy = ("perf", "--quick", STEADY, "-p", "tests.runs.busy_host")
+    outcome = pytest_perf(tmp_path, *busy)
+    assert " take turns, because their launches do not decide which is the fastest, about 20 s" in outcome.output
+    assert re.search(
+        r"^next: let configs take turns .* \(about 2 min 30 s\): .* --minutes=3$", outcome.output, re.MULTILINE
+    )
+    longer = pytest_perf(tmp_path, *busy, "--minutes=3")
+    assert " take turns, because their launches do not decide which is the fastest, about 3 min" in longer.output
+    assert re.search(r"^next: measure in full on a quiet machine and ", longer.output, re.MULTILINE)
+
+
 def test_turns_that_fail_cost_nothing_else(tmp_path: Path) -> None:
     outcome = pytest_perf(tmp_path, "perf", "--quick", STEADY, "-p", "tests.runs.failing_turns")
     assert outcome.exit_code == 0, outcome.output

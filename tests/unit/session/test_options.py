@@ -7,8 +7,8 @@ import pytest
 from fixtures.session.options import OPTIONS, Option, check_values
 from fixtures.session.settings import Settings
 
-# Found on the machine, not set by an option.
-DETECTED = {"gpus", "starter", "worlds"}
+# Found on the machine, or from several options.
+DETECTED = {"gpus", "starter", "worlds", "minutes_of_turns"}
 
 
 def test_every_field_of_the_settings_is_set_by_one_option() -> None:
