@@ -21,7 +21,8 @@ from fixtures.launch.protocol import InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates, block_steps, by_speed
+from fixtures.stats.difference import OF_FASTEST, fastest_in_turns
+from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates, block_steps
 
 # Of a step of all that take turns, to choose the length of a block.
 GUESSED_STEP_S = 0.05
@@ -84,14 +85,14 @@ if __name__ == "__main__":
     found = measure(given.sets, request)
     named = 0
     for of_set in found:
-        order, behind = by_speed(of_set, on_gpu=on_gpu)
+        order, behind = fastest_in_turns(of_set, on_gpu=on_gpu)
         named += len(order) == 1
-        decides = max((d.least_percent for d in behind), default=0)
+        decides = max((d.least_percent(comparisons=OF_FASTEST) for d in behind), default=0)
         print(f"fastest: {', '.join(f'{given.configs[i]} {i}' for i in order)}; decides {decides:.1f} %")
     together = [[copy for of_set in found for copy in of_set[config]] for config in range(len(given.configs))]
     rounds = min(len(copy) for copies in together for copy in copies)
-    order, behind = by_speed([[copy[:rounds] for copy in copies] for copies in together], on_gpu=on_gpu)
-    decides = max((d.least_percent for d in behind), default=0)
+    order, behind = fastest_in_turns([[copy[:rounds] for copy in copies] for copies in together], on_gpu=on_gpu)
+    decides = max((d.least_percent(comparisons=OF_FASTEST) for d in behind), default=0)
     print(f"all sets together: fastest: {', '.join(f'{given.configs[i]} {i}' for i in order)}; decides {decides:.2f} %")
     first, *others = (fmean(math.log(median(copy)) for copy in copies) for copies in together)
     slower = (f"{name} {100 * math.expm1(t - first):+.2f}" for name, t in zip(given.configs[1:], others, strict=True))

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.paired_test import PRIOR_DEGREES
 from fixtures.stats.stopping_rule import block_sizes, interval_rank, max_steps_in_time
 from studies.calibration import Priors, rule
 
@@ -24,6 +23,8 @@ Logs = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 STEPS, LAUNCHES, RECORDS = 20, 3, 3
+# Degrees of freedom of the variance over all tests, for one pair.
+PRIOR_DEGREES = 4
 PRECISION_PERCENT = 0.25
 ALPHA = 0.01
 _SMALLEST = math.log(1.01)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.stats.ab_test import judge_sides
+from fixtures.session.ab_launches import judge_sides
 from studies.calibration_pairs import GOAL, LIMIT_S, NOISES, Noise, Rule, judge, judged
 
 NOISY = ["3 % a process, 1 % a launch", "0.2 %, 0.1 %, 20 % of the processes outlying"]

@@ -282,7 +282,7 @@ def test_turns_end_the_search_without_a_launch(noise: float, looks: list[int], f
     assert (taken, search.launches) == (looks, 0)
     limit = search.compared("limit", decision.best)
     assert limit is not None
-    assert limit.change_percent == pytest.approx(100 * (0.09 / TURNS_S[decision.best] - 1), abs=max(0.3, 100 * noise))
+    assert limit.percent == pytest.approx(100 * (0.09 / TURNS_S[decision.best] - 1), abs=max(0.3, 100 * noise))
 
 
 @pytest.mark.parametrize("decides", [True, False])

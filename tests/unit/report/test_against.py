@@ -9,9 +9,8 @@ import pytest
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.against import against_lines
-from fixtures.session.ab_launches import ABResult
+from fixtures.session.ab_launches import ABResult, judge_sides
 from fixtures.session.run_state import Run
-from fixtures.stats.ab_test import judge_sides
 from tests.builders import SETTINGS, case_of, launch, measured, unwrapped
 
 Variables = Mapping[str, str]

@@ -9,7 +9,7 @@ from fixtures.matrix.configs import CONFIGS, DDP_PLAIN, DDP_SETTINGS, NCCL_AUTOM
 from fixtures.records.measurement import Measurement
 from fixtures.report.under_the_table import setting_lines
 from fixtures.session.setting_effects import setting_gains
-from fixtures.stats.ab_test import judge_sides
+from fixtures.stats.difference import of_sides
 from tests.builders import launch, measured
 
 # Launches of a set of ranks differ so on H200s.
@@ -50,11 +50,9 @@ def test_a_gain_is_in_steps_per_second_with_its_interval() -> None:
 
 def test_a_gain_is_judged_as_two_sides_of_an_ab_test_are() -> None:
     plain, setting = launched("bucket_10mb", 0.1, 0.1001, 0.1003), launched("ctas_8-bucket_10mb", 0.09, 0.0903, 0.0901)
-    verdict, interval = judge_sides(
-        plain.launch_medians_s, setting.launch_medians_s, false_alarms_percent=5, min_slowdown_percent=0
-    )
+    found = of_sides(plain.launch_medians_s, setting.launch_medians_s)
     (gain,) = setting_gains([plain, setting])
-    assert (gain.gain_percent, gain.interval_percent) == (verdict.change_percent, interval)
+    assert (gain.gain_percent, gain.interval_percent) == (found.percent, found.interval_percent)
 
 
 def test_what_gains_most_is_one_line() -> None:
