@@ -1,4 +1,4 @@
-"""The table of judged hooks in docs/studies/hooks.md: verdict, bytes and error of each, over gloo on the CPU.
+"""The table of judged hooks in studies/hooks.md: verdict, bytes and error of each, over gloo on the CPU.
 
     python -m studies.hooks [HOOK ...]        # names, or PKG.MODULE:ATTR; default: all that run here
 
