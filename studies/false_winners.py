@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.difference import fastest_by_launches, fastest_in_turns
+from fixtures.stats.difference import Turns, fastest_by_launches
 from fixtures.stats.thresholds import COPY_PERCENT
 
 Logs = NDArray[np.float64]
@@ -123,7 +123,8 @@ def by_launches(logs: Logs) -> list[int]:
 
 
 def in_turns(logs: Logs) -> list[int]:
-    return fastest_in_turns(np.exp(logs).tolist(), on_gpu=True)[0]
+    turns = Turns(block_s=dict(enumerate(np.exp(logs).tolist())), on_gpu=True)
+    return turns.fastest(turns.block_s)[0]
 
 
 def false_winners(drawn: Iterator[Logs], named: Named) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from fixtures.launch.protocol import InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.worlds import parse_world
-from fixtures.stats.difference import OF_FASTEST, fastest_in_turns
+from fixtures.stats.difference import OF_FASTEST, Turns
 from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates, block_steps
 
 # Of a step of all that take turns, to choose the length of a block.
@@ -85,13 +85,14 @@ if __name__ == "__main__":
     found = measure(given.sets, request)
     named = 0
     for of_set in found:
-        order, behind = fastest_in_turns(of_set, on_gpu=on_gpu)
+        order, behind = Turns(block_s=dict(enumerate(of_set)), on_gpu=on_gpu).fastest(range(len(of_set)))
         named += len(order) == 1
         decides = max((d.least_percent(comparisons=OF_FASTEST) for d in behind), default=0)
         print(f"fastest: {', '.join(f'{given.configs[i]} {i}' for i in order)}; decides {decides:.1f} %")
     together = [[copy for of_set in found for copy in of_set[config]] for config in range(len(given.configs))]
     rounds = min(len(copy) for copies in together for copy in copies)
-    order, behind = fastest_in_turns([[copy[:rounds] for copy in copies] for copies in together], on_gpu=on_gpu)
+    block_s = {config: [copy[:rounds] for copy in copies] for config, copies in enumerate(together)}
+    order, behind = Turns(block_s=block_s, on_gpu=on_gpu).fastest(block_s)
     decides = max((d.least_percent(comparisons=OF_FASTEST) for d in behind), default=0)
     print(f"all sets together: fastest: {', '.join(f'{given.configs[i]} {i}' for i in order)}; decides {decides:.2f} %")
     first, *others = (fmean(math.log(median(copy)) for copy in copies) for copies in together)

@@ -15,11 +15,11 @@ from fixtures.extras.tune.halving import (
     OutOfTime,
     Pass,
     Search,
-    Turns,
     clipped,
     find_best,
     noise_of,
 )
+from fixtures.stats.difference import Turns
 
 # Bucket size in MB, DDP's arguments, another setting of DDP, one of NCCL; the default has none.
 Config = tuple[int, str, str, str]
@@ -314,7 +314,7 @@ def test_a_decided_search_is_not_called_unfinished(seed: int) -> None:
         default=0, launch=lambda key, one: seconds[key] * math.exp(random.gauss(0, 0.002)), complexity=int, seed=seed
     )
     decision = search.decide([1, 2, 3])
-    assert search.decided is (decision.word != "unfinished") or len(search.times_s(0)) == search.rules.most_passes
+    assert search.decided is (decision.word != "unfinished") or len(search.times_s(0)) == search.most_passes
 
 
 def test_as_many_candidates_are_tried_as_there_is_time_for() -> None:
@@ -460,7 +460,7 @@ def test_where_memory_is_short_the_candidates_of_a_stage_take_turns_in_groups() 
         takes_turns=lambda key: True,
         take_turns=take_turns,
     )
-    assert search.narrow([5, 4, 2, 3, 1], effort=1.0, keep=3) == [1, 2, 3]
+    assert search.narrow([5, 4, 2, 3, 1], effort=1.0) == [1, 2, 3]
     assert groups == [[0, 4, 2], [0, 3, 1], [0]]
 
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fixtures.records.config_advice import best_of
-from fixtures.records.config_comparison import Turns, comparisons, leaders_of
+from fixtures.records.config_comparison import comparisons, leaders_of
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
 from fixtures.records.step_limits import step_limits
+from fixtures.stats.difference import Turns
 from fixtures.stats.step_account import host_time
 from tests.builders import launch, measured
 
@@ -27,13 +28,13 @@ def lossy_of(config: str, *step_ms: float) -> Measurement:
     return replace(m, launches=tuple(replace(one, gradient_error=2e-3, gradient_lossless=False) for one in m.launches))
 
 
-def turns_of(**step_ms: float) -> Turns:
+def turns_of(**step_ms: float) -> Turns[str]:
     """Four copies that differ by up to 0.1 %, six rounds each."""
 
     def copies(ms: float) -> Sequence[Sequence[float]]:
         return [[ms / 1e3 * (1 + copy / 3000 + number % 2 / 5000) for number in range(6)] for copy in range(4)]
 
-    return Turns(block_s={config: copies(ms) for config, ms in step_ms.items()})
+    return Turns(block_s={config: copies(ms) for config, ms in step_ms.items()}, on_gpu=True)
 
 
 DEFAULT, SMALL, LARGE = of("ddp_default", 100, 103), of("bucket_10mb", 98, 103), of("bucket_50mb", 99, 104)
@@ -78,7 +79,7 @@ def test_what_launches_put_far_behind_is_not_among_them() -> None:
 def test_configs_whose_order_and_estimate_disagree_are_not_apart() -> None:
     """One quick block puts the first ahead; the trimmed mean, whose error is smaller, puts it behind."""
     block_s = {"ddp_default": [[0.1] * 9], "bucket_10mb": [[0.095] + [0.1003] * 8]}
-    leaders = leaders_of([DEFAULT, SMALL], Turns(block_s=block_s))
+    leaders = leaders_of([DEFAULT, SMALL], Turns(block_s=block_s, on_gpu=True))
     assert ([m.config.name for m in leaders.among], leaders.apart_percent) == (["bucket_10mb", "ddp_default"], 0.0)
 
 

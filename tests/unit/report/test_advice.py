@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.machine.cpu import HostLoad
-from fixtures.records.config_comparison import Turns
 from fixtures.records.measurement import Measurement
 from fixtures.report.card import Card, card_of
 from fixtures.report.rows import Report
 from fixtures.session.run_record import record_so_far
+from fixtures.stats.difference import Turns
 from tests.builders import launch, measured, run_of
 
 STEP_MS = st.lists(st.sampled_from([80, 89, 90, 90.2, 99.5, 100, 100.5, 130]), min_size=1, max_size=3)
@@ -35,7 +35,7 @@ def test_the_card_advises_a_config_if_and_only_if_the_record_says_to_use_it(
     run = run_of(*(of(*place, step_ms) for place, step_ms in table.items()))
     took = {config: [rounds] for config, rounds in in_turns.items() if (config, "2cpu") in table}
     some = next(case.measurement for case in run.cases.values())
-    run.turns = {(some.workload.name, "2cpu", some.interconnect.name): Turns(block_s=took)}
+    run.turns = {(some.workload.name, "2cpu", some.interconnect.name): Turns(block_s=took, on_gpu=False)}
     run.host_load = HostLoad(others=1.5 if busy else 0, cores=2)
     report = Report(record=record_so_far(run, None))
     card, bests = card_of(report), report.record.best or []

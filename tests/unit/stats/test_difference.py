@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from scipy import stats
 
 from fixtures.session.ab_launches import judge_sides
 from fixtures.stats.difference import (
+    Difference,
     Side,
+    Turns,
     decide,
     fastest_by_launches,
-    fastest_in_turns,
     of_launches,
     of_pairs,
     of_turns,
@@ -205,6 +207,12 @@ def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: 
 
 
 # --- turns
+
+
+def fastest_in_turns(configs: Sequence[Replicates], *, on_gpu: bool) -> tuple[list[int], list[Difference]]:
+    turns = Turns(block_s=dict(enumerate(configs)), on_gpu=on_gpu)
+    return turns.fastest(turns.block_s)
+
 
 # Of the difference of two blocks of a round, in %: eight steps on two H200, and one on two busy cores.
 GPU_PAIR_PERCENT, CPU_PAIR_PERCENT = 0.08, 10.0
