@@ -89,13 +89,27 @@ def test_a_training_without_ddp_is_measured_as_written(
         run(script, "bf16")
 
 
-def test_ranks_that_nothing_averages_are_told(run: Run, trainer: Callable[..., Path]) -> None:
-    apart = "torch.manual_seed(dist.get_rank())\n"
-    first = run(trainer(GROUP + MODEL + SGD + apart, STEP + "optimizer.step()"), check_gradients=True)[0]
-    (remark,) = first.remarks
-    assert remark.startswith(
-        "4 of 4 parameters differ between ranks (0.bias [64], 0.weight [64, 64], 2.bias [10] and 1 more)"
-    )
+APART = "4 of 4 parameters differ between ranks (0.bias [64], 0.weight [64, 64], 2.bias [10] and 1 more)"
+SEEDS = "torch.manual_seed(dist.get_rank())\n"
+
+
+def test_ranks_that_send_nothing_and_differ_in_all_train_different_models(
+    run: Run, trainer: Callable[..., Path]
+) -> None:
+    """A broadcast before the first step, and barriers, average nothing."""
+    start = "for p in model.parameters(): dist.broadcast(p.data, 0)\n"
+    script = trainer(GROUP + MODEL + SGD + SEEDS + start, STEP + "optimizer.step(); dist.barrier()")
+    wrong = run(script, check_gradients=True)[0].wrong or ""
+    assert wrong.startswith(f"the ranks train different models: {APART}, and no rank called a collective in ")
+    meant = run(script, check_gradients=True, ranks_differ=True)[0]
+    assert (meant.wrong, meant.remarks) == (None, [wrong])
+
+
+def test_ranks_that_send_and_differ_may_be_meant_so(run: Run, trainer: Callable[..., Path]) -> None:
+    step = STEP + "optimizer.step(); dist.all_reduce(torch.ones(1)) if i % 50 == 3 else None"
+    first = run(trainer(GROUP + MODEL + SGD + SEEDS, step), check_gradients=True)[0]
+    assert first.wrong is None
+    assert [remark.startswith(f"{APART}: right where each rank has a part") for remark in first.remarks] == [True]
 
 
 def test_a_replicated_parameter_that_differs_is_wrong(run: Run, trainer: Callable[..., Path]) -> None:

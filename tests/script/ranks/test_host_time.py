@@ -50,7 +50,7 @@ def test_planted_work_has_the_share_of_its_own_clock(run: Run, script: Write, tm
     writes = f"open('{tmp_path}/spent' + str(rank), 'w').write(json.dumps(spent))"
     path = script(PLAIN + BEFORE, "\n".join((STEP, "of_step = {}; spent.append(of_step)", *clocked, writes)))
     for rank, one in enumerate(times_of(run, path)):
-        steps = json.loads((tmp_path / f"spent{rank}").read_text())[-one.steps :]
+        steps = json.loads((tmp_path / f"spent{rank}").read_text())[-2 * one.steps :]
         spent = {name: sum(step[name] for step in steps) for name in PLANTED}
         seen = {name: line_of(one, "own", path, call) for name, call in PLANTED.items()}
         shares = {name: ms / sum(seen.values()) for name, ms in seen.items()}

@@ -286,6 +286,7 @@ def test_batches_that_are_all_reduced_one_by_one_are_advised_against_where_that_
         ("loader", None, "the loader: more workers"),
         ("host", None, "the host's work: "),
         ("own", None, "train.py:39 main()"),
+        ("transfer", None, "what train.py:39 main() sends"),
         ("waiting", "own", "what makes rank 0 late: train.py:39 main()"),
         ("waiting", "loader", "the loader: more workers"),
     ],
@@ -295,6 +296,11 @@ def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, late_b
     change = limited(by=by, late_by=late_by, rank=rank, **LINE)["change"]
     assert change.startswith(begins)
     assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default (95 % interval +1.9 to +2.3 %)")
+
+
+def test_ranks_with_too_few_cpus_are_given_more_first() -> None:
+    change = limited(by="compute", crowded="16 threads a rank on 2 CPUs")["change"]
+    assert change.startswith("fewer threads a rank (OMP_NUM_THREADS), or more CPUs for the ranks; use bucket_10mb")
 
 
 NOTHING = "nothing in DDP: no measured config is faster than ddp_default by 1 % or more"

@@ -105,6 +105,20 @@ def test_the_rank_that_the_others_wait_for_is_named_with_its_own_largest_part_an
     assert found.percent == pytest.approx(72, abs=0.1)
 
 
+def test_what_no_comm_saves_beyond_transfer_is_communication_on_the_cpu() -> None:
+    rank = on_cpu(loader=29, forward=20, backward=29, transfer=22)
+    assert limited_by(StepAccount(ranks=[rank] * 2)).by == "loader"
+    found = limited_by(StepAccount(ranks=[rank] * 2, rest_percent=20))
+    assert found.by == "transfer"
+    assert found.percent == pytest.approx(42)
+
+
+def test_waiting_below_two_of_its_errors_does_not_limit() -> None:
+    logs, waits = on_cpu(forward=9, backward=10, own=49), on_cpu(forward=9, backward=10, own=0, waiting=49)
+    unsure = replace(late(waits, rank_0=49), errors_ms={"waiting": 30.0})
+    assert of(logs, unsure).by == "own"
+
+
 def test_the_line_of_a_late_rank_is_the_one_that_takes_it_longer_than_the_others() -> None:
     def lines(**ms: float) -> list[Line]:
         return [Line(phase="own", line=line, ms=own_ms, error_ms=1) for line, own_ms in ms.items()]

@@ -46,10 +46,12 @@ def test_the_limit_is_the_one_that_the_record_of_the_run_has(tmp_path: Path) -> 
     record = read(ROOT / "baselines/2x-nvidia-h200-nv18/0001_vit.json")
     record["benchmarks"][0]["extra_info"]["step_limit"] = {"by": "own", "percent": 58, "line": "train.py:39 main()"}
     (tmp_path / "run.json").write_text(json.dumps(record))
+    (tmp_path / "without.json").write_text(json.dumps(read(ROOT / "baselines/2x-nvidia-h200-nv18/0001_vit.json")))
     trace = ddp_steps(0).chrome(tmp_path / "rank0.json.gz")
     printed = explain(trace, "--record", tmp_path / "run.json").output
     assert "limited by: its own work (58 % of the step): train.py:39 main()" in printed
     assert "limited by" not in explain(trace).output
+    assert "without.json has no limit of a step" in explain(trace, "--record", tmp_path / "without.json").output
 
 
 def test_ranks_are_identified_by_the_names_of_files_where_nsys_does_not(tmp_path: Path) -> None:
