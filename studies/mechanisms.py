@@ -1,6 +1,6 @@
 """Each mechanism of the verdict, taken out one at a time: what it finds and prevents, on records and in simulation.
 
-python -m studies.mechanisms      the tables of docs/studies/accuracy.md; five minutes
+python -m studies.mechanisms      prints the tables; five minutes
 
 Records: every record of baselines/ against each two others, with 2 % planted in one test that the host does not limit,
 or in all tests. Simulation: 40 tests with three records (studies/calibration.py), each mechanism in the case that it is

@@ -16,14 +16,13 @@ from tests.own_repository import git
 from tests.runs.test_nightly_steps import Done, Runner, act
 from tests.script.conftest import SCRIPTS
 
+(NIGHTLY,) = re.findall(
+    r"```yaml\n# .github/workflows/nightly.yml\n(.*?)```", (ROOT / "docs/how-to/nightly-ci.md").read_text(), re.DOTALL
+)
 # Any: a workflow is YAML.
 WORKFLOWS: dict[str, Any] = {
-    text.partition("\n")[0]: yaml.safe_load(f"# {text}")
-    for text in re.findall(
-        r"```yaml\n# .github/workflows/nightly.yml: (.*?)```",
-        (ROOT / "docs/how-to/nightly-ci.md").read_text(),
-        re.DOTALL,
-    )
+    tested: yaml.safe_load(re.sub(r"script: .*", tested, NIGHTLY))
+    for tested in ("script: train.py --width 768", "tests: test_speed.py")
 }
 SHORT = (
     "-p quiet -p no:fixtures.session.references -p no:ddp_perf.session.references -p no:cacheprovider "
@@ -138,7 +137,3 @@ def test_a_night_finds_its_baseline_and_is_red_when_a_step_got_slower(workflow: 
         assert "1 measured test" in measure.stdout
         assert "no stored run" not in measure.stdout
         assert ("slower by " in (elsewhere.work / "nightly.md").read_text()) == red
-
-
-def test_the_documents_have_a_workflow_for_a_script_and_one_for_tests() -> None:
-    assert len(WORKFLOWS) == 2
