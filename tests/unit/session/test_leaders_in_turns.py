@@ -22,12 +22,14 @@ from tests.builders import launch, measured, run_of
 class Asked:
     """A set of ranks that notes what it is asked. Each copy is as fast as the others, in five rounds.
 
-    longer: how much other work lengthens some blocks of the second config. captures: False refuses CUDA graphs.
+    longer: how much other work lengthens some blocks of the second config. captures: False refuses CUDA graphs. said:
+    to the user.
     """
 
     longer: float = 0.0
     captures: bool = True
     requests: list[InterleaveRequest] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     # Any: a world, and what ranks answer.
     def ask(self, world: Any, request: InterleaveRequest, *, doing: str) -> Any:
@@ -55,7 +57,7 @@ def turns_of(
     run.host_load = HostLoad(others=1.5 if busy else 0, cores=2)
     run.settings = replace(run.settings, **settings)
     run.rank_sets = [cast(RankSets, SimpleNamespace(of=lambda interconnect, code: [ranks] * 3))]
-    take_turns(run, lambda text: None)
+    take_turns(run, ranks.said.append)
     return run, ranks.requests
 
 
@@ -70,6 +72,22 @@ def test_the_configs_that_launches_do_not_tell_apart_take_turns_with_their_limit
     assert {config: (len(copies), len(copies[0])) for config, copies in turns.block_s.items()} == dict.fromkeys(
         ("ddp_default", "bucket_10mb", "no_comm"), (1, 5)
     )
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "busy", "decides"),
+    [
+        ((100, 112, 106), False, "decide only 39.6 % or more,"),
+        ((100, 112, 106), True, "do not decide"),
+        ((100,), False, "do not decide"),
+    ],
+)
+def test_the_user_is_told_what_launches_decide_before_configs_take_turns(
+    step_ms: tuple[float, ...], busy: bool, decides: str
+) -> None:
+    ranks = Asked()
+    turns_of(of("ddp_default", *step_ms), of("bucket_10mb", *step_ms[::-1]), ranks=ranks, busy=busy)
+    assert f"because their launches {decides}" in ranks.said[0]
 
 
 def test_where_a_graph_cannot_be_captured_the_others_take_turns() -> None:
