@@ -63,7 +63,7 @@ class Machine:
         self.launches += 1
         number = one.number if one.last is None or one.last < 3 else 100 + one.number  # new processes
         of_set = self.sets.setdefault(number % 3 if number < 100 else number, self.random.gauss(0, 0.01))
-        noise = self.random.gauss(0, self.noise / math.sqrt(one.effort))
+        noise = self.random.gauss(0, self.noise)
         if self.random.random() < self.disturbed:
             noise += self.random.uniform(0.03, 0.2)
         return self.true_s(config) * math.exp(of_set + noise + 2e-4 * self.launches)
@@ -103,9 +103,7 @@ def found(
     holds: Callable[[Config], bool] = lambda config: True,
     launches_left: Callable[[], float] = lambda: math.inf,
 ) -> Decision[Config]:
-    search = Search(
-        default=DEFAULT, launch=machine.launch, complexity=settings_of, launches_left=launches_left, seed=machine.seed
-    )
+    search = Search(default=DEFAULT, launch=machine.launch, complexity=settings_of, launches_left=launches_left)
     return find_best(search, stages(search), holds=holds)
 
 
@@ -133,7 +131,7 @@ def test_disturbed_launches_make_no_winner_and_of_equally_fast_candidates_the_on
     machine = Machine(seed=seed, noise=0.001, disturbed=0.05)
     machine.true_s = lambda config: 0.1  # type: ignore[method-assign]
     assert found(machine).best == DEFAULT
-    machine = Machine(seed=0)
+    machine = Machine(seed=0, noise=0.0005)
     machine.true_s = lambda config: 0.1 if config == DEFAULT else 0.09  # type: ignore[method-assign]
     best = found(machine)
     assert (settings_of(best.best), best.word) == (1, "faster")
@@ -183,9 +181,13 @@ def test_when_the_time_is_over_the_best_known_is_the_answer(launches: int) -> No
 
 @pytest.mark.parametrize("launches", [45, 70, 100, 160])
 def test_a_search_decides_in_the_launches_that_there_is_time_for(launches: int) -> None:
-    machine = Machine(seed=1)
-    assert found(machine, launches_left=lambda: launches - machine.launches).word == "faster"
-    assert machine.launches <= launches
+    def decides(seed: int) -> bool:
+        machine = Machine(seed=seed)
+        word = found(machine, launches_left=lambda: launches - machine.launches).word
+        assert machine.launches <= launches
+        return word == "faster"
+
+    assert sum(map(decides, range(40))) >= 32
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -196,7 +198,7 @@ def test_in_the_time_of_one_launch_the_default_is_measured(seed: int) -> None:
         launched.append(key)
         return 1.0
 
-    search = Search(default=0, launch=launch, complexity=int, seed=seed, launches_left=lambda: 1 - len(launched))
+    search = Search(default=0, launch=launch, complexity=int, launches_left=lambda: 1 - len(launched))
     assert find_best(search, [lambda leader: range(1, 9)], holds=bool).word == "unfinished"
     assert launched == [0]
 
@@ -310,9 +312,7 @@ def test_a_decided_search_is_not_called_unfinished(seed: int) -> None:
     """Of three candidates that are 0.2 to 0.3 % faster, which is too little to count."""
     random = Random(seed)
     seconds = {0: 1.0, 1: 0.998, 2: 0.9975, 3: 0.997}
-    search = Search(
-        default=0, launch=lambda key, one: seconds[key] * math.exp(random.gauss(0, 0.002)), complexity=int, seed=seed
-    )
+    search = Search(default=0, launch=lambda key, one: seconds[key] * math.exp(random.gauss(0, 0.002)), complexity=int)
     decision = search.decide([1, 2, 3])
     assert search.decided is (decision.word != "unfinished") or len(search.times_s(0)) == search.most_passes
 
@@ -340,7 +340,7 @@ def test_what_is_far_behind_is_launched_once() -> None:
         return 0.25 if key == 1 else 1.0
 
     search = Search(default=0, launch=launch, complexity=int)
-    assert search.narrow(range(1, 11), effort=0.5) == [1]
+    assert search.narrow(range(1, 11)) == [1]
     assert sorted(launched) == list(range(11))
 
 
@@ -413,8 +413,9 @@ def test_a_pass_has_the_reverse_order_of_the_one_before() -> None:
         return 1.0 + key / 100
 
     Search(default=0, launch=launch, complexity=int).decide([1, 2, 3])
-    assert order[:4] == order[4:8][::-1]
-    assert order[:4] != order[8:12]
+    first, second, third = ([key for key in order[begin : begin + 4] if key] for begin in (0, 4, 8))
+    assert first == second[::-1] != third
+    assert order[0] == 0
 
 
 @pytest.mark.parametrize("able", [8, 5], ids=["all", "some"])
@@ -435,7 +436,7 @@ def test_of_a_stage_the_three_fastest_in_turns_stay_and_only_those_that_cannot_a
     search = Search(
         default=0, launch=launch, complexity=int, takes_turns=lambda key: key <= able, take_turns=take_turns
     )
-    assert search.narrow([*range(8, 0, -1)], effort=1.0) == [1, 2, 3]
+    assert search.narrow([*range(8, 0, -1)]) == [1, 2, 3]
     assert sorted(search.tried) == [*range(9)]
     assert set(launched) == (set() if able == 8 else {0, 1, 6, 7, 8})
     assert search.against_default(2) == pytest.approx(math.log(1.01**2 / 1.2))
@@ -460,7 +461,7 @@ def test_where_memory_is_short_the_candidates_of_a_stage_take_turns_in_groups() 
         takes_turns=lambda key: True,
         take_turns=take_turns,
     )
-    assert search.narrow([5, 4, 2, 3, 1], effort=1.0) == [1, 2, 3]
+    assert search.narrow([5, 4, 2, 3, 1]) == [1, 2, 3]
     assert groups == [[0, 4, 2], [0, 3, 1], [0]]
 
 
@@ -498,7 +499,7 @@ def test_a_last_candidate_that_cannot_take_turns_is_launched_only_if_it_was_fast
 
     search = Search(default=0, launch=launch, complexity=int, takes_turns=lambda key: key < 2, take_turns=take_turns)
     for _ in range(1 + 6 * (noise > 0)):
-        leaders = search.narrow([1, 2], effort=1.0)
+        leaders = search.narrow([1, 2])
     before = len(launches)
     assert search.decide(leaders).best == (2 if launched else 1)
     assert (len(launches) > before) is launched

@@ -52,7 +52,7 @@ class Machine:
         if one.last is not None and one.last >= 3 and one.number not in self.passes:
             self.passes.add(one.number)
             self.took_s += START_S
-        noise = self.random.choice(self.noise[config]) / math.sqrt(one.effort)
+        noise = self.random.choice(self.noise[config])
         return self.true_s[config] * math.exp(noise)
 
     def search(self) -> tuple[Search[str], Decision[str]]:
@@ -61,7 +61,6 @@ class Machine:
             launch=self.launch,
             complexity=lambda config: Candidate(config=CONFIGS[config]).settings,
             launches_left=lambda: (LIMIT_S - self.took_s) / LAUNCH_S,
-            seed=self.random.randrange(1000),
         )
         return search, find_best(search, self.stages(), holds=lambda config: True, references=lambda last: [NAIVE.name])
 
