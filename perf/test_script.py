@@ -4,11 +4,12 @@ import pytest
 
 from fixtures.matrix.configs import AS_WRITTEN, SINGLE
 from fixtures.session.measure import Measure
-from fixtures.session.script_tests import BY_DEFAULT, ON_REQUEST, VARIABLES, repeats
+from fixtures.session.script_tests import BY_DEFAULT, ON_REQUEST, VARIABLES, repeats, sends_nothing
 
 pytestmark = pytest.mark.scripts
 
 
+@pytest.mark.unless(reason=sends_nothing)
 @pytest.mark.cells(BY_DEFAULT, "largest", own_hooks=True)
 def test_script(measure: Measure, workload: str, world: str, config: str) -> None:
     measure(workload, world, config)

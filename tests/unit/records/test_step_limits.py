@@ -61,10 +61,15 @@ def test_on_the_cpu_the_host_and_no_comm_tell(group: list[Measurement], by: str 
 
 
 def test_a_training_that_ended_before_its_host_was_watched_is_not_known() -> None:
-    without = watched("ddp", *QUIET)
-    without = replace(without, launches=tuple(replace(one, host_times=()) for one in without.launches))
-    assert limit_of(without).why == "the host was not watched: the training ended before"
-    assert step_limits([watched("bf16", *QUIET)], {}) == {}
+    def without(m: Measurement) -> Measurement:
+        return replace(m, launches=tuple(replace(one, host_times=()) for one in m.launches))
+
+    assert limit_of(without(watched("ddp", *QUIET))).why == "the host was not watched: the training ended before"
+    assert step_limits([without(watched("bf16", *QUIET))], {}) == {}
+
+
+def test_the_only_config_of_a_script_on_one_device_has_the_limit() -> None:
+    assert [m for _, _, _, m in step_limits([watched("single", *QUIET)], {})] == ["single"]
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,12 @@ def test_what_limits_the_step_outside_of_ddp_is_the_first_advice(by: str, late_b
     assert change.endswith("; use bucket_10mb, +2.1 % over ddp_default (95 % interval +1.9 to +2.3 %)")
 
 
+def test_what_communication_costs_is_without_the_collectives_of_the_script_itself() -> None:
+    costs = {"communication_percent": 21.1, "communication_interval_percent": [13.1, 28.4]}
+    card = limited(by="transfer", **costs, **LINE)
+    assert card["communication"].endswith("(95 % interval 13.1 to 28.4 %), without what train.py:39 main() sends")
+
+
 def test_ranks_with_too_few_cpus_are_given_more_first() -> None:
     change = limited(by="compute", crowded="16 threads a rank on 2 CPUs")["change"]
     assert change.startswith("fewer threads a rank (OMP_NUM_THREADS), or more CPUs for the ranks; use bucket_10mb")
