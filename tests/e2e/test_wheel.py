@@ -230,9 +230,9 @@ def test_the_questions_and_the_commands_are_there_without_a_clone(project: Proje
     gradients, throughput = sorted(project.pytest(*suites, *selected).test_ids)
     assert "gradients_of_a_large_bucket" in gradients
     assert throughput == "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]"  # as in a clone
-    by_module, by_script = (project.run(*command, "promote", "--help") for command in COMMANDS)
+    by_module, by_script = (project.run(*command, "check", "--help") for command in COMMANDS)
     assert by_module.output == by_script.output
-    assert by_module.output.startswith("usage: ddp-perf promote ")
+    assert by_module.output.startswith("usage: ddp-perf check ")
 
 
 def test_the_verbs_find_what_is_in_the_folder(project: Project, tmp_path: Path) -> None:

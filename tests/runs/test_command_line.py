@@ -351,7 +351,7 @@ def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
         "    def find_spec(self, name, path, target=None):\n"
         "        if name == 'msgspec': raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Raises())\n"
-        "sys.argv[1:] = ['promote', 'run.json']\n"
+        "sys.argv[1:] = ['check', 'bf16']\n"
         "runpy.run_module('fixtures', run_name='__main__')\n"
     )
     outcome = run(sys.executable, "-c", program)
@@ -359,6 +359,6 @@ def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
 
 
 def test_an_unknown_command_is_answered_with_the_nearest() -> None:
-    outcome = command_here("promot", "run.json")
+    outcome = command_here("chek", "bf16")
     assert outcome.exit_code == 2
-    assert "no command is named 'promot', did you mean promote?: there are run, " in outcome.errors
+    assert "no command is named 'chek', did you mean check?: there are run, " in outcome.errors

@@ -7,7 +7,6 @@ import pytest
 
 from tests.builders import unwrapped
 from tests.command_line import QUICK
-from tests.forked import command
 from tests.forked import perf as pytest_perf
 from tests.saved_records import edit, infos, read
 
@@ -57,16 +56,6 @@ def test_it_is_not_saved_among_the_others(storage: Path) -> None:
     assert max(map(len, lines)) <= 100
     (line,) = (line for line in unwrapped(outcome.output.splitlines()) if line.startswith("ERROR: not saved: "))
     assert line.endswith(f"test_scaling[steady-1cpu-single] and 3 more on here: {SAID}")
-    assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
-
-
-def test_nor_is_it_promoted(storage: Path, tmp_path: Path) -> None:
-    night = tmp_path / "night.json"
-    pytest_perf(storage, *ASKED, STEADY, f"--benchmark-json={night}")
-    outcome = command("promote", "--yes", "--accept=why", f"--storage={storage}", night)
-    assert outcome.exit_code == 1, outcome
-    assert "4 of its tests measured something different from the baselines of the same name" in outcome.errors
-    assert "batch 512 in the records, 2 now" in outcome.errors
     assert [file.name for file in storage.glob("*/*")] == ["0001_of_512.json"]
 
 

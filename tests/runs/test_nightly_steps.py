@@ -139,6 +139,7 @@ def test_a_slower_night_has_a_page_with_the_kept_nights(night: tuple[Runner, dic
     assert "stored-nights" in (night[0].checkout / "nightly-report/report.html").read_text()
 
 
+@pytest.mark.skipif("promote" not in EXTRAS, reason="the extra promote was deleted")
 def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(
     night: tuple[Runner, dict[str, Done]],
 ) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.recorded import json_of
-from fixtures.records.files import BadRecord, checked, read_record
-from fixtures.records.promotion import contradictions
+from fixtures.records.files import BadRecord, checked
 from fixtures.records.schema import EnvironmentRecord
 from tests.record_reference import DOCUMENT, with_tables
 
@@ -107,37 +106,6 @@ def test_an_impossible_value_is_named_with_its_place(record: Callable[[], dict[s
     with pytest.raises(BadRecord) as refused:
         checked(record())
     assert str(refused.value).startswith(complaint)
-
-
-@pytest.mark.parametrize(
-    ("what", "lie"),
-    [
-        ("steps_per_s", {"steps_per_s": 11.0}),
-        ("samples_per_s", {"samples_per_step": 32, "samples_per_s": 640.0}),
-        ("spread_percent", {"spread_percent": 2.0}),
-        ("number of launch_steps", {"launch_steps": [3]}),
-        ("mfu_percent", {"mfu_percent": 50, "peak_flops_per_s": 1e15, "world_size": 2, "flops_per_step": 1e12}),
-        ("wire_bytes_per_step", {"wire_bytes_per_sample": 1, "samples_per_step": 32, "wire_bytes_per_step": 33}),
-        ("buckets", {"buckets": 3, "bucket_bytes": [1000, 2000]}),
-        ("transfer_s", {"transfer_s": 0.01}),
-        ("algorithm_gb_per_s", {"message_bytes": 10**9, "algorithm_gb_per_s": 20.0}),
-    ],
-)
-def test_a_number_that_contradicts_the_others_is_named(what: str, lie: dict[str, Any]) -> None:
-    (benchmark,) = checked(small(**lie)).benchmarks
-    (line,) = contradictions(benchmark)
-    assert line.startswith(f"{DDP}: {what} is ")
-
-
-def test_a_launch_whose_median_is_not_that_of_its_steps_is_named() -> None:
-    record = small(launch_steps=[1, 3])
-    record["benchmarks"][0]["stats"] = {"data": [0.1, 0.2, 0.2, 0.3]}
-    assert contradictions(checked(record).benchmarks[0]) == [f"{DDP}: launch median is 0.1, by its other numbers 0.2"]
-
-
-@pytest.mark.parametrize("file", COMMITTED, ids=lambda file: f"{file.parent.name}/{file.name}")
-def test_the_numbers_of_every_committed_record_agree(file: Path) -> None:
-    assert [line for benchmark in checked(read_record(file)).benchmarks for line in contradictions(benchmark)] == []
 
 
 def test_the_document_has_the_tables_of_the_schema() -> None:

@@ -1,13 +1,11 @@
-"""No name of an instance and no link leads out of the storage: on reading, saving and promoting."""
+"""No name of an instance and no link leads out of the storage: on reading and saving."""
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fixtures.__main__ import main
 from fixtures.machine.instance import BadInstance, checked, folder_of
 from fixtures.records.baselines import BadBaseline, BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
@@ -56,68 +54,29 @@ def files_in(folder: Path) -> list[str]:
     return sorted(os.path.relpath(file, folder) for file in folder.rglob("*") if file.is_file())
 
 
-def record(instance: str, interconnect: str = "native") -> Record:
-    return {
-        "schema": SCHEMA,
-        "instance": instance,
-        "failed": {},
-        "interrupted": False,
-        "benchmarks": [benchmark(TEST, 0.1, instance=instance, interconnect=interconnect)],
-    }
-
-
-@pytest.fixture
-def promote(storage: Path, tmp_path: Path) -> Callable[[Record], int]:
-    """``promote(record)``: ``python -m fixtures promote --yes`` of it into the storage; the exit code."""
-
-    def promote(record: Record) -> int:
-        file = tmp_path / "night.json"
-        file.write_text(json.dumps(record))
-        return main(["promote", "--yes", f"--storage={storage}", str(file)])
-
-    return promote
+def record(instance: str) -> Record:
+    return {"schema": SCHEMA, "benchmarks": [benchmark(TEST, 0.1, instance=instance)]}
 
 
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_a_record_of_no_instance_is_not_promoted_read_or_saved_and_costs_the_others_nothing(
-    promote: Callable[[Record], int], storage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+def test_a_record_of_no_instance_is_not_read_or_saved_and_costs_the_others_nothing(
+    storage: Path, tmp_path: Path, name: str
 ) -> None:
-    assert promote(record(name)) == 1
-    headline, line = capsys.readouterr().err.splitlines()
-    assert headline == "refused, nothing was written:"
-    assert line.startswith(f"{tmp_path / 'night.json'}: {TEST}: instance '")
-    assert line.endswith("and has at most 200 characters: measure again")
-    assert files_in(tmp_path) == ["night.json"]
     with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
         read_history(storage, name)
     saving = BaselineStorage(str(storage), logger=None, default_machine_id=HERE)
     benchmarks = [record(one)["benchmarks"][0] for one in (name, HERE)]
     saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
-    assert files_in(tmp_path) == [f"1/2/3/baselines/{HERE}/0001_night.json", "night.json"]
+    assert files_in(tmp_path) == [f"1/2/3/baselines/{HERE}/0001_night.json"]
     (unwritten,) = saving.unwritten
     assert unwritten.startswith("the baseline of instance '")
 
 
-@pytest.mark.parametrize("behind", ["/../../elsewhere", "/../../../elsewhere", "/more", "\0", "x" * 200])
-def test_nor_one_whose_interconnect_hides_the_way_out(
-    promote: Callable[[Record], int], tmp_path: Path, capsys: pytest.CaptureFixture[str], behind: str
-) -> None:
-    """An instance is named after a forced interconnect: without its ending it is a good name."""
-    assert promote(record(f"{HERE}-{behind}", behind)) == 1
-    assert f"{TEST}: instance 'rack-7-" in capsys.readouterr().err
-    assert files_in(tmp_path) == ["night.json"]
-
-
-def test_no_link_out_of_the_storage_is_followed(
-    promote: Callable[[Record], int], linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_link_out_of_the_storage_is_followed(linked: Path, tmp_path: Path) -> None:
     outside = f"is a link to {tmp_path / 'elsewhere'}, outside the storage: replace the link by a folder"
-    assert promote(record(HERE)) == 1
-    _, line = capsys.readouterr().err.splitlines()
-    assert line == f"{tmp_path / 'night.json'}: instance {linked / HERE} {outside}"
     saving = BaselineStorage(str(linked), logger=None, default_machine_id=HERE)
     saving.save(record(HERE), "night")
-    assert files_in(tmp_path) == ["night.json"]
+    assert files_in(tmp_path) == []
     (unwritten,) = saving.unwritten
     assert outside in unwritten
     (tmp_path / "elsewhere" / "0001_night.json").write_text(json.dumps(record(HERE)))

@@ -14,8 +14,8 @@ from fixtures.matrix.plain_text import quoted
 from tests.recordings import ddp_steps
 
 ESCAPE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202e"
-# One that is deleted with its extra is not there.
-COMMANDS = ["promote", "explain", *(extra for extra in ("compare",) if extra in EXTRAS)]
+# Those that were not deleted with their extra.
+COMMANDS = [extra for extra in ("promote", "explain", "compare") if extra in EXTRAS]
 RECORD = Path(__file__).parents[3] / "baselines/2x-nvidia-h200-nv18/0005_h200_precisions.json"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fixtures.extras import EXTRAS
 from tests.command_line import Outcome
 from tests.extras.tune.tuned_ranks import INTERRUPTED_AFTER, NOT_FINITE, WRONG, WRONG_HERE
 from tests.fake_gpus import machine
@@ -146,6 +147,7 @@ def test_a_script_is_searched_with_what_it_can_run_against_itself(tmp_path: Path
     assert "20 minutes allow about" in outcome.unwrapped
 
 
+@pytest.mark.skipif("promote" not in EXTRAS, reason="the extra promote was deleted")
 @pytest.mark.usefixtures("tuned")
 def test_a_search_is_no_baseline(folder: Path) -> None:
     outcome = command("promote", folder / "run.json", "--yes", "--storage", folder / "baselines")

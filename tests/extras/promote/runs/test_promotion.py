@@ -198,6 +198,11 @@ def of_instance(name: str) -> Callable[[Record], None]:
     return change
 
 
+def of_a_larger_batch(record: Record) -> None:
+    for benchmark in record["benchmarks"]:
+        benchmark["extra_info"]["workload_fingerprint"]["batch_size"] = 512
+
+
 def forget_failures(record: Record) -> None:
     del record["failed"]
 
@@ -205,7 +210,7 @@ def forget_failures(record: Record) -> None:
 WRONG = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
 
 
-# tests/unit/records/test_baselines.py has what is wrong with any record, test_storage_border.py wrong instances.
+# tests/unit/records/test_baselines.py has what is wrong with any record, test_refused_records.py wrong instances.
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -215,9 +220,10 @@ WRONG = {"perf/test_gradients.py::test_exact[bf16]": "rank 1 died of SIGKILL"}
         (forget_failures, "has no list of failed tests"),
         (set_all(failed=WRONG), "1 of its tests failed:"),
         (set_all(interrupted=True), "is from an interrupted run"),
+        (of_a_larger_batch, "2 of its tests measured something different from the baselines of the same name"),
         (of_instance("rack-8"), "is of instance 'rack-8', "),
     ],
-    ids=["newer", "older", "another suite", "unknown failures", "failed", "interrupted", "another instance"],
+    ids=["newer", "older", "another suite", "no failures", "failed", "interrupted", "batch", "another instance"],
 )
 def test_a_bad_record_is_refused_by_name_and_the_good_one_next_to_it_too(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], complaint: str
@@ -275,9 +281,10 @@ def make_unclear(record: Record) -> None:
     [
         (make_unclear, ": unclear: slower by 35.0 %"),
         (set_all(disturbed=["copy 30 % slower"]), "    disturbed: copy 30 % slower"),
+        (set_all(doubts=["train.py changed"]), "    train.py changed"),
         (set_all(commit_info={"id": "c0ffee", "dirty": True}), "    uncommitted changes in the checkout of c0ffee"),
     ],
-    ids=["unclear", "disturbed", "dirty"],
+    ids=["unclear", "disturbed", "doubtful", "dirty"],
 )
 def test_a_record_that_may_be_no_sound_baseline_is_refused_unless_that_is_accepted(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], doubt: str
