@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module. Extras have their list in fixtures/extras.
 
-They work in any order but the first. If one must run before another, a function in ``fixtures.report`` calls both
-(``start``, ``table``), or the hook is marked tryfirst or trylast.
+They work in any order but the first. ``fixtures/report/start.py`` and ``order_of_run.py`` list the steps that have to
+come one after another.
 """
 
 import sys
@@ -41,7 +41,6 @@ pytest_plugins = (
     "fixtures.session.benchmark_storage",
     "fixtures.session.run_record",
     "fixtures.session.run_verdict",
-    "fixtures.session.time_needed",
     "fixtures.gradients.hypothesis_profiles",
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
@@ -50,7 +49,7 @@ pytest_plugins = (
     "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.table",
-    "fixtures.report.report_files",
+    "fixtures.report.order_of_run",
     *modules("plugin"),
 )
 # Before any of them imports another; later, pytest would warn.

@@ -48,7 +48,7 @@ def test_after_it():
 """
 # A path of the suite, for its conftest.py, and none of its tests.
 SUITE = ("perf/test_feeds.py", "-k", "not test_feeds")
-# Around the suite's own decisions on the whole run, which follow the last test.
+# After the last test, before the suite's own decisions on the whole run.
 AFTER_THE_LAST = """
 import os, pytest, signal
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -115,3 +115,11 @@ def test_a_class_name_of_the_core_occurs_once() -> None:
     nodes = (node for file in core for node in ast.walk(ast.parse(file.read_text())))
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_the_core_has_one_hook_for_each_end() -> None:
+    """fixtures/report/order_of_run.py: who comes after whom is read there, not found by running."""
+    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
+    hooks = Counter(re.findall(r"def (pytest_\w+)\(", "".join(file.read_text() for file in core)))
+    ends = ("runtest_makereport", "runtestloop", "sessionfinish", "terminal_summary")
+    assert {end: hooks[f"pytest_{end}"] for end in ends} == dict.fromkeys(ends, 1)
