@@ -18,10 +18,8 @@ LOST = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
 # The files that a task writes itself, and the table, are lost with it.
 COSTS = {
     "fixtures.session.benchmark_storage.save_results": {"json", "baseline"},
-    "fixtures.report.order_of_run.pytest_sessionfinish": {"json", "baseline"},
     "fixtures.session.run_record.pytest_benchmark_update_json": {"baseline"},
     "--benchmark-json": {"json"},
-    "fixtures.report.order_of_run.pytest_terminal_summary": {"table"},
     "fixtures.report.table.write_tables": {"table"},
     "fixtures.report.columns.table": {"table"},
 }
