@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from fixtures.extras.page.terminal_picture import CHARACTER_PX, HEAD_PX, LINE_PX, MARGIN_PX, texts_of, window
 from fixtures.matrix.plain_text import WIDTH
 from fixtures.records.files import checked, read_record
 from fixtures.report.card import card_of
 from fixtures.report.columns import table
 from fixtures.report.config_columns import COLUMNS
 from fixtures.report.rows import Report, once
-from fixtures.report.terminal_picture import CHARACTER_PX, HEAD_PX, LINE_PX, MARGIN_PX, texts_of, window
 
 # The rows of the table that the picture has room for.
 ROWS = (

@@ -33,6 +33,14 @@ def test_a_run_leaves_its_files_one_line_and_a_page_with_the_stored_history(tmp_
     assert '"stored-nights"' in (tmp_path / "out/here/report.html").read_text()
 
 
+def test_the_command_is_in_the_summary_without_its_secrets(tmp_path: Path) -> None:
+    secret = ("-o", "log_format=%(message)s token=hidden")
+    perf(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out'}", *secret)
+    summary = (tmp_path / "out/summary.md").read_text()
+    assert "--min-slowdown=100" in summary
+    assert "hidden" not in summary
+
+
 def test_the_summary_of_a_stored_run_says_since_which_night_a_test_fails(tmp_path: Path) -> None:
     record = h200()
     slow = record["benchmarks"][0]

@@ -5,16 +5,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fixtures.extras.page.summary import card_svg, summary
 from fixtures.report.card import card_of
 from fixtures.report.pytest_commands import CLONE
-from fixtures.report.summary import card_svg, summary
 from tests.run_reports import HOSTILE, h200, hostile, large, report_of, slower
 from tests.saved_records import Record
+from tests.unit.report.test_markdown import assert_all_is_in_blocks_of_code, with_the_way_out
 
 
 def test_the_summary_has_what_an_issue_asks_for() -> None:
     command = f"{CLONE}/.venv/bin/pytest {CLONE}/perf -k throughput"
-    text = summary(replace(report_of(h200()), command=command, next="record a baseline: pytest perf"))
+    text = summary(replace(report_of(h200()), next="record a baseline: pytest perf"), command)
     assert text.splitlines()[:8] == [
         "## ddp-perf",
         "",
@@ -32,9 +33,14 @@ def test_the_summary_has_what_an_issue_asks_for() -> None:
 @pytest.mark.parametrize("record", [h200(), slower(h200()), large(90, 1)])
 def test_it_is_short_and_names_no_host(record: Record) -> None:
     record["environment"]["host"] = "node-of-a-customer"
-    text = summary(replace(report_of(record), command="pytest perf\n```\n# a"))
+    text = summary(report_of(record), "pytest perf\n```\n# a")
     assert len(text.splitlines()) <= 30
     assert "node-of-a-customer" not in text
+
+
+@pytest.mark.parametrize("record", [hostile(h200()), with_the_way_out(h200())], ids=["names", "texts"])
+def test_every_text_of_a_record_is_in_a_block_of_code(record: Record) -> None:
+    assert_all_is_in_blocks_of_code(summary(report_of(record)))
 
 
 @pytest.mark.parametrize("record", [h200(), hostile(h200())])
