@@ -28,6 +28,7 @@ FLOORS = (
 IN_A_RANK = (
     *("fixtures.ranks.", "fixtures.gradients.in_rank.", "fixtures.extras.torch_bugs.reproducers."),
     "fixtures.extras.hooks.all_to_all",
+    "fixtures.extras.launchers.",
     "fixtures.extras.loss.in_rank.",
     "fixtures.extras.several_machines.meeting",  # a process of its own
 )

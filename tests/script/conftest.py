@@ -97,3 +97,55 @@ def script(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+# A script whose ranks run main(rank, size, ...); STARTS and JOINS are to fill in.
+TRAINING = """
+import argparse, os, sys, torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+def main(rank, size, *more):
+    JOINS
+    assert (dist.get_rank(), dist.get_world_size()) == (rank, size)
+    model = DistributedDataParallel(nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(100):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+
+class Training:
+    def begin(self, rank):
+        main(rank, 2)
+
+class Rank(mp.Process):
+    def __init__(self, rank):
+        super().__init__()
+        self.rank = rank
+    def run(self):
+        main(self.rank, 2)
+
+if __name__ == "__main__":
+STARTS
+"""
+# Where nobody listens: the suite's own address takes its place.
+OWN_ADDRESS = 'dist.init_process_group("gloo", init_method="tcp://127.0.0.1:1", rank=rank, world_size=size)'
+TAKES_RANK = """
+rank, size = {}
+main(int(rank), int(size))
+"""
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[..., Path]:
+    """Writes TRAINING with these lines to start and to join."""
+
+    def write(starts: str, joins: str = OWN_ADDRESS) -> Path:
+        script = tmp_path / "train.py"
+        script.write_text(TRAINING.replace("STARTS", indent(dedent(starts).strip(), "    ")).replace("JOINS", joins))
+        return script
+
+    return write
