@@ -140,6 +140,7 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
         ("--traces=/proc/traces", "--traces /proc/traces: cannot write there: "),
         ("--precision=fp8", "--precision: no precision named 'fp8': there are fp32, tf32, autocast"),
         ("--precision=tf32", "--precision tf32 needs a GPU, this machine has none"),
+        ("--against=torch==2.0.1", "--against: torch==2.0.1 is too old: ranks run in torch 2."),
         ("--minutes=0 --tune", "--minutes must be over 0, got 0"),
         ("--interconnect=shm", "--interconnect shm is NCCL's between GPUs and needs 2 of them, this machine has 0"),
         ("--interconnect=wire", "no interconnect named 'wire': there are native, shm, net"),
