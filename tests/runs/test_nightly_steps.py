@@ -84,7 +84,7 @@ def steps_of(workflow: str, job: str) -> dict[str, str]:
 
 # Any: an action is YAML.
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
-EVERY_NIGHT = {"baseline": "baselines", "sensitivity": "10", "name": "nightly"}
+EVERY_NIGHT = {"baseline": "baselines", "sensitivity": "10", "name": "nightly", "formats": "oss openmetrics"}
 
 
 def act(runner: Runner, step: str, inputs: dict[str, str], **more: str) -> Done:
@@ -109,7 +109,7 @@ def night(runner: Runner) -> tuple[Runner, dict[str, Done]]:
     recorded = runner.run("pytest perf --benchmark-save=first", step_ms="20")
     assert recorded.returncode == 0, recorded.stdout + recorded.stderr
     steps = steps_of("nightly", "perf")
-    acted = {name: act(runner, name, EVERY_NIGHT, step_ms="60") for name in ("measure", "summary")}
+    acted = {name: act(runner, name, EVERY_NIGHT, step_ms="60") for name in ("measure", "summary", "formats")}
     return runner, acted | {name: runner.run(steps[name], step_ms="60") for name in NAMES}
 
 
@@ -132,6 +132,8 @@ def test_a_slower_night_is_red_and_every_step_after_it_works_and_leaves_its_file
     assert f"\n{slower[0]}\n    slower by " in report
     assert "    failing since record 60 of " in report
     assert (runner.checkout / "nightly.xml").exists()
+    assert 'verdict="slower"} 1' in (runner.checkout / "nightly-openmetrics.txt").read_text()
+    assert json.loads((runner.checkout / "nightly-oss.txt").read_text())
 
 
 @pytest.mark.skipif("page" not in EXTRAS, reason="the extra page was deleted")
@@ -184,7 +186,8 @@ def test_the_comment_on_a_pull_request_is_the_summary_of_the_action(runner: Runn
 
 
 def test_the_action_has_no_step_that_is_not_run_here() -> None:
-    assert [step["name"] for step in ACTION["runs"]["steps"]] == ["inputs", "install", "doctor", "measure", "summary"]
+    steps = ["inputs", "install", "doctor", "measure", "summary", "formats"]
+    assert [step["name"] for step in ACTION["runs"]["steps"]] == steps
 
 
 # Python as far as the step install needs it.
