@@ -152,8 +152,9 @@ def test_shares_of_steps_unlike_the_measured_ones_are_withheld() -> None:
     account = account_of([host()] * 2, [], measured_ms=80, on_gpu=False)
     assert account.withheld == "the watched steps took 25 % longer than the measured ones: run it again"
     assert [rank.step_ms for rank in account.ranks] == pytest.approx([100, 100])
-    sampled = replace(host(), sampling_percent=25.0)  # then the host of a GPU is not as it is without
+    sampled = replace(host(), sampling_percent=25.0, lead_ms=50.0)  # of a GPU that is behind sampled steps count too
     assert account_of([sampled] * 2, [], measured_ms=80, on_gpu=True).ranks == []
+    assert account_of([replace(sampled, lead_ms=0.0)] * 2, [], measured_ms=80, on_gpu=True).ranks != []
 
 
 def test_parts_that_do_not_add_up_to_the_step_are_an_error() -> None:
