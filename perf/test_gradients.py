@@ -6,16 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.gradients.cases import DDP_OPTIONS, KINDS, MANY_SHAPES, SHAPES, kinds_for
-from fixtures.gradients.checks import ddp_options, embedding, error_feedback, linear, many_steps, unbiased, wire
-from fixtures.gradients.fixtures import (
-    MANY_STEPS,
-    PromiseCheck,
-    beyond_pairs,
-    injects_any_gradient,
-    keeps_nothing,
-    unsupported,
-)
+from fixtures.gradients.cases import DDP_OPTIONS, KINDS, LINEAR, MANY_SHAPES, guarantee, kinds_for
+from fixtures.gradients.fixtures import PromiseCheck, beyond_pairs, injects_any_gradient, keeps_nothing, unsupported
 from fixtures.matrix.hooks import find_hook
 
 # Of the parameters. Only the first for 8-bit hooks: torch's deliver float32 for a bucket of any dtype.
@@ -27,45 +19,41 @@ pytestmark = pytest.mark.unless(reason=unsupported)
 @pytest.mark.unless(reason=beyond_pairs)
 @pytest.mark.parametrize("option", DDP_OPTIONS)
 def test_gradients(promise: PromiseCheck, gradient_world: str, any_hook: str, option: str) -> None:
-    kinds = kinds_for(eight_bits=find_hook(any_hook).eight_bits, option=option)
-    asked = {"shapes": SHAPES, "kinds": kinds, "seed": 0}
-    promise(gradient_world, ddp_options.check, hook=any_hook, option=option, **asked)
+    promise(gradient_world, "hook_steps:check", hook=any_hook, option=option)
 
 
 @pytest.mark.unless(reason=keeps_nothing)
 def test_gradients_of_many_steps(promise: PromiseCheck, smallest_world: str, any_hook: str) -> None:
-    kind, *_ = kinds_for(eight_bits=find_hook(any_hook).eight_bits)
-    promise(smallest_world, many_steps.check, hook=any_hook, kind=kind, steps=MANY_STEPS, seed=0)
+    promise(smallest_world, "hook_steps:many", hook=any_hook)
 
 
 def test_gradients_of_a_large_bucket(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
-    promise(large_world, wire.large, hook=large_hook)
+    promise(large_world, "wire:large", hook=large_hook)
 
 
 def test_gradients_of_an_embedding(promise: PromiseCheck, smallest_world: str, large_hook: str) -> None:
-    promise(smallest_world, embedding.check, hook=large_hook)
+    promise(smallest_world, "wire:embedding", hook=large_hook)
 
 
 @pytest.mark.unless(reason=injects_any_gradient)
 def test_gradients_of_four_ranks(promise: PromiseCheck, large_world: str, large_hook: str) -> None:
     """Many small buckets, and one of 35,000 elements; that of the test above is large."""
-    kinds = kinds_for(eight_bits=find_hook(large_hook).eight_bits, option="bucket_1kb")
-    asked = {"shapes": MANY_SHAPES, "kinds": kinds, "seed": 0}
+    kinds = kinds_for(find_hook(large_hook), "bucket_1kb")
     for option in ("bucket_1kb", "default"):
-        promise(large_world, ddp_options.check, hook=large_hook, option=option, **asked)
+        promise(large_world, "hook_steps:check", hook=large_hook, option=option, shapes=MANY_SHAPES, kinds=kinds)
 
 
 def test_gradients_of_integers(
     promise: PromiseCheck, record_property: Callable[[str, object], None], large_hook: str
 ) -> None:
     """Skipped with a reason unless they are exact; no hook is wrong for that."""
-    promise(linear.WORLD.name, linear.check, hook=large_hook, seed=0)
-    record_property(linear.PROPERTY, linear.guarantee(find_hook(large_hook)))
+    promise("1cpu", "linear:check", hook=large_hook)
+    record_property(LINEAR, guarantee(find_hook(large_hook)))
 
 
 @pytest.mark.two_worlds
 def test_gradients_without_bias(promise: PromiseCheck, gradient_world: str, unbiased_hook: str) -> None:
-    promise(gradient_world, unbiased.check, hook=unbiased_hook)
+    promise(gradient_world, "on_average:unbiased", hook=unbiased_hook)
 
 
 @pytest.mark.two_worlds
@@ -80,7 +68,7 @@ def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_
         bucket_cap_mb=st.sampled_from([None, 0.0001, 0.01, 1.0]),
     )
     def holds(kind: str, **drawn: object) -> None:
-        promise(gradient_world, ddp_options.check, hook=any_hook, kinds=[kind], **drawn)
+        promise(gradient_world, "hook_steps:check", hook=any_hook, kinds=[kind], **drawn)
 
     holds()
 
@@ -89,4 +77,4 @@ def test_gradients_of_any_shape(promise: PromiseCheck, gradient_world: str, any_
 def test_gradients_left_out_come_later(
     promise: PromiseCheck, gradient_world: str, feedback_hook: str, option: str
 ) -> None:
-    promise(gradient_world, error_feedback.check, hook=feedback_hook, option=option)
+    promise(gradient_world, "on_average:error_feedback", hook=feedback_hook, option=option)

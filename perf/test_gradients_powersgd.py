@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.gradients.checks import powersgd
+from fixtures.gradients.cases import LOW_RANK_OPTIONS as OPTIONS
 from fixtures.gradients.fixtures import PromiseCheck, unsupported
 from fixtures.matrix.hooks import HOOKS
 
@@ -17,14 +17,11 @@ beyond_rank_1 = pytest.mark.on_request("powersgd_rank4")
 of_each_rank = pytest.mark.parametrize(
     "rank", [RANKS[0], *(pytest.param(rank, marks=beyond_rank_1) for rank in RANKS[1:])]
 )
-OPTIONS = ("default", "bucket_1kb", "static_graph", "bucket_view")
 # Run with one hook, since DDP copies gradients and lays out buckets in the same way for all.
 FURTHER_OPTIONS = ("find_unused", "batched_grad_copy", "bucket_cap_mb_list", "lazy_bucket_allocation")
-# Tall, wide, of more dimensions, one twice; a vector and a small matrix, which are not compressed.
-SHAPES = ((60, 50), (50, 60), (24, 5, 3, 3), (33,), (60, 50), (5, 7))
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
 pytestmark = [pytest.mark.two_worlds, pytest.mark.checks_hook("powersgd_rank1"), pytest.mark.unless(reason=unsupported)]
-RANK_1 = {"hook": "powersgd_rank1", "option": "default", "seed": 0}
+RANK_1 = "powersgd_rank1"
 
 
 def at_the_boundary(rank: int) -> list[list[int]]:
@@ -36,12 +33,12 @@ def at_the_boundary(rank: int) -> list[list[int]]:
 def test_gradients_of_powersgd_as_the_suite_configures_it(
     promise: PromiseCheck, gradient_world: str, hook: str, option: str
 ) -> None:
-    promise(gradient_world, powersgd.follow, hook=hook, option=option, shapes=SHAPES, seed=0, changes={})
+    promise(gradient_world, "powersgd:follow", hook=hook, option=option)
 
 
 @pytest.mark.parametrize("hook", SUITES_OWN)
 def test_gradients_of_zero_stay_zero_with_powersgd(promise: PromiseCheck, gradient_world: str, hook: str) -> None:
-    promise(gradient_world, powersgd.vanish, hook=hook, option="default", shapes=SHAPES, seed=0, changes={})
+    promise(gradient_world, "powersgd:vanish", hook=hook)
 
 
 @pytest.mark.parametrize(("option", "error_feedback"), [*((option, False) for option in OPTIONS), ("default", True)])
@@ -50,7 +47,7 @@ def test_gradients_are_projected_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, option: str, error_feedback: bool
 ) -> None:
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
-    promise(gradient_world, powersgd.follow, **{**RANK_1, "option": option}, shapes=SHAPES, changes=changes)
+    promise(gradient_world, "powersgd:follow", hook=RANK_1, option=option, changes=changes)
 
 
 @of_each_rank
@@ -58,21 +55,21 @@ def test_gradients_that_would_just_halve_are_left_alone_by_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int
 ) -> None:
     changes = {"matrix_approximation_rank": rank}
-    promise(gradient_world, powersgd.follow, **RANK_1, shapes=at_the_boundary(rank), changes=changes)
+    promise(gradient_world, "powersgd:follow", hook=RANK_1, shapes=at_the_boundary(rank), changes=changes)
 
 
 @pytest.mark.parametrize("rate", [27.2, 27.3])
 def test_gradients_of_60_by_50_shrink_27_27_fold_with_powersgd(
     promise: PromiseCheck, gradient_world: str, rate: float
 ) -> None:
-    promise(gradient_world, powersgd.follow, **RANK_1, shapes=[(60, 50)], changes={"min_compression_rate": rate})
+    promise(gradient_world, "powersgd:follow", hook=RANK_1, shapes=[(60, 50)], changes={"min_compression_rate": rate})
 
 
 @pytest.mark.parametrize("start", [2, 3, 5])
 def test_gradients_are_plain_means_until_powersgd_starts(
     promise: PromiseCheck, gradient_world: str, start: int
 ) -> None:
-    promise(gradient_world, powersgd.follow, **RANK_1, shapes=SHAPES, changes={"start_powerSGD_iter": start})
+    promise(gradient_world, "powersgd:follow", hook=RANK_1, changes={"start_powerSGD_iter": start})
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -81,7 +78,7 @@ def test_gradients_are_exact_at_full_rank_with_powersgd(
 ) -> None:
     shapes = [(60, 24), (24, 60), (32, 32), (3, 100), (100, 3), (8, 3, 3, 3)]
     changes = {"matrix_approximation_rank": 32, "min_compression_rate": 0, "use_error_feedback": False}
-    promise(gradient_world, powersgd.follow, **{**RANK_1, "option": option}, shapes=shapes, changes=changes)
+    promise(gradient_world, "powersgd:follow", hook=RANK_1, option=option, shapes=shapes, changes=changes)
 
 
 @pytest.mark.parametrize("warm_start", [True, False])
@@ -90,7 +87,7 @@ def test_gradients_that_repeat_converge_only_with_warm_start_of_powersgd(
     promise: PromiseCheck, gradient_world: str, rank: int, warm_start: bool
 ) -> None:
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": False, "warm_start": warm_start}
-    promise(gradient_world, powersgd.converge, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
+    promise(gradient_world, "powersgd:converge", hook=RANK_1, shapes=[(60, 50), (40, 64)], changes=changes)
 
 
 @beyond_rank_1
@@ -101,7 +98,7 @@ def test_gradients_of_a_low_rank_are_exact_with_powersgd(
 ) -> None:
     """With QR, whose columns are orthonormal at any rank. Gram-Schmidt is far off: bug powersgd_rank_deficient."""
     changes = {"matrix_approximation_rank": rank, "use_error_feedback": False}
-    promise(gradient_world, powersgd.converge, **RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
+    promise(gradient_world, "powersgd:converge", hook=RANK_1, shapes=[(60, 50), (40, 64)], changes=changes, kind=kind)
 
 
 def test_gradients_of_any_shape_with_powersgd(promise: PromiseCheck, gradient_world: str) -> None:
@@ -115,7 +112,7 @@ def test_gradients_of_any_shape_with_powersgd(promise: PromiseCheck, gradient_wo
     )
     def holds(shapes: list[list[int]], rank: int, error_feedback: bool, option: str, seed: int) -> None:
         changes = {"matrix_approximation_rank": rank, "use_error_feedback": error_feedback}
-        asked = {"hook": "powersgd_rank1", "option": option, "seed": seed, "changes": changes}
-        promise(gradient_world, powersgd.follow, **asked, shapes=[*shapes, [9 * rank, 4 * rank]])
+        asked = {"hook": RANK_1, "option": option, "seed": seed, "changes": changes}
+        promise(gradient_world, "powersgd:follow", **asked, shapes=[*shapes, [9 * rank, 4 * rank]])
 
     holds()

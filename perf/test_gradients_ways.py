@@ -2,16 +2,17 @@
 
 import pytest
 
-from fixtures.gradients.checks import local_sgd, scenarios, updates
-from fixtures.gradients.checks.buffers import BUFFER_SCENARIOS, follow, start
-from fixtures.gradients.checks.scenarios import SCENARIOS, kinds_for
-from fixtures.gradients.checks.updates import OPTIMIZERS, UPDATE_OPTIONS, UPDATES
+from fixtures.gradients.cases import BUFFER_SCENARIOS
 from fixtures.gradients.fixtures import PromiseCheck, other_buffers, other_scenario, unsupported
 
 _ALGORITHMS = "torch.distributed.algorithms"
 POST_LOCAL = f"{_ALGORITHMS}.ddp_comm_hooks.post_localSGD_hook:post_localSGD_hook"
 AVERAGER = f"{_ALGORITHMS}.model_averaging.averagers:PeriodicModelAverager"
 
+UPDATES = (
+    *("fused", "fused_after_fp16", "zero", "zero_bucket_view", "zero_muon"),
+    *("in_backward_by_bucket", "in_backward_by_bucket_after_fp16"),
+)
 # On GPUs two ranks and all; test_gradients.py covers three, whose division is inexact.
 pytestmark = [pytest.mark.two_worlds, pytest.mark.unless(reason=unsupported)]
 
@@ -20,16 +21,14 @@ pytestmark = [pytest.mark.two_worlds, pytest.mark.unless(reason=unsupported)]
 def test_gradients_ways(
     promise: PromiseCheck, gradient_world: str, scenario_hook: str, scenario: str, option: str
 ) -> None:
-    kinds = kinds_for(scenario_hook, SCENARIOS[scenario])
-    promise(gradient_world, scenarios.check, hook=scenario_hook, scenario=scenario, option=option, kinds=kinds, seed=0)
+    promise(gradient_world, "scenarios:check", hook=scenario_hook, scenario=scenario, option=option)
 
 
 @pytest.mark.on_request(*UPDATES)
-@pytest.mark.parametrize("option", UPDATE_OPTIONS)
+@pytest.mark.parametrize("option", ["bucket_1kb", "bucket_view", "static_graph"])
 @pytest.mark.parametrize("update", UPDATES)
 def test_gradients_ways_to_step(promise: PromiseCheck, gradient_world: str, update: str, option: str) -> None:
-    some = list(OPTIMIZERS) if option == UPDATE_OPTIONS[0] else ["sgd_momentum", "adamw"]  # two with a state
-    promise(gradient_world, updates.check, update=update, optimizers=some, option=option, seed=0)
+    promise(gradient_world, "parameters:updates", update=update, option=option)
 
 
 @pytest.mark.on_request("local_sgd_8")
@@ -38,8 +37,7 @@ def test_gradients_ways_to_step(promise: PromiseCheck, gradient_world: str, upda
 def test_gradients_ways_of_post_local_sgd(
     promise: PromiseCheck, gradient_world: str, allreduce: bool, option: str
 ) -> None:
-    asked = {"hook": POST_LOCAL, "start": 3, "allreduce": allreduce, "option": option, "seed": 0}
-    promise(gradient_world, local_sgd.post_local, **asked)
+    promise(gradient_world, "scenarios:post_local", hook=POST_LOCAL, start=3, allreduce=allreduce, option=option)
 
 
 @pytest.mark.on_request("local_sgd_8")
@@ -47,15 +45,15 @@ def test_gradients_ways_of_post_local_sgd(
 def test_gradients_ways_to_average_parameters(
     promise: PromiseCheck, gradient_world: str, period: int, warmup: int
 ) -> None:
-    promise(gradient_world, local_sgd.averager, averager=AVERAGER, period=period, warmup=warmup, seed=0)
+    promise(gradient_world, "parameters:averages", averager=AVERAGER, period=period, warmup=warmup)
 
 
 @pytest.mark.parametrize("sync", [True, False], ids=["init_sync", "no_init_sync"])
 def test_gradients_ways_to_start(promise: PromiseCheck, gradient_world: str, sync: bool) -> None:
-    promise(gradient_world, start, sync=sync)
+    promise(gradient_world, "parameters:start", sync=sync)
 
 
 @pytest.mark.unless(reason=other_buffers)
 @pytest.mark.parametrize("buffers", BUFFER_SCENARIOS)
 def test_gradients_ways_with_buffers(promise: PromiseCheck, gradient_world: str, buffers: str) -> None:
-    promise(gradient_world, follow, scenario=buffers)
+    promise(gradient_world, "parameters:buffers", scenario=buffers)

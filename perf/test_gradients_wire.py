@@ -2,11 +2,10 @@
 
 import pytest
 
-from fixtures.gradients.checks import wire
 from fixtures.gradients.fixtures import PromiseCheck, unsupported
 
 
 @pytest.mark.two_worlds
 @pytest.mark.unless(reason=unsupported)
 def test_gradients_wire(promise: PromiseCheck, gradient_world: str, sending_hook: str) -> None:
-    promise(gradient_world, wire.wire, hook=sending_hook)
+    promise(gradient_world, "wire:wire", hook=sending_hook)

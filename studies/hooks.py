@@ -8,9 +8,10 @@ The verdict is that of some checks of ``pytest perf -k gradients``, on two and t
 import sys
 from collections.abc import Iterator
 
-from fixtures.gradients.checks import ddp_options, linear, wire
+from fixtures.gradients.cases import guarantee
 from fixtures.gradients.fixtures import every_check
-from fixtures.gradients.replay import Check, path, violations
+from fixtures.gradients.in_rank.linear import why_not
+from fixtures.gradients.replay import path, violations
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
 from fixtures.launch.rank_set import RankSet
@@ -34,18 +35,18 @@ def errors_and_bytes(ctx: RankContext, *, hook: str) -> dict[str, float]:
     return {"step": first, "sum": of_sum, "megabytes": megabytes}
 
 
-def _checks(name: str, world: World) -> Iterator[tuple[Check, dict[str, object]]]:
+def _checks(name: str, world: World) -> Iterator[tuple[str, dict[str, object]]]:
     """Of all checks of a hook, its gradients under two options or, with PowerSGD, in its first scenarios; its bytes."""
     of_scenarios = 0
     for check, arguments in every_check(name, world):
-        if check is ddp_options.check:
+        if check == "hook_steps:check":
             if arguments["option"] in _OPTIONS:
                 yield check, arguments
         elif "scenario" in arguments:
             of_scenarios += 1
             if of_scenarios <= len(_OPTIONS) and not PROMISES[find_hook(name).promise].any_gradient:
                 yield check, arguments
-        elif check is wire.wire:
+        elif check == "wire:wire":
             yield check, arguments
 
 
@@ -62,10 +63,10 @@ def _row(ranks: RankSet, name: str, hook: Hook) -> list[str]:
     pairs = _WORLDS[-1]
     (numbers, *_) = ranks.run(pairs, "studies.hooks:errors_and_bytes", {"hook": name}, doing=hook.name)
     try:
-        ranks.run(linear.WORLD, path(linear.check), {"hook": name, "seed": 0}, doing=hook.name)
-        guarantee = linear.guarantee(hook)
+        ranks.run(World(backend="gloo", size=1), path("linear:check"), {"hook": name}, doing=hook.name)
+        exact = guarantee(hook)
     except CannotRun as limit:
-        guarantee = "not covered" if linear.why_not(hook) else str(limit)
+        exact = "not covered" if why_not(hook) else str(limit)
     verdict = f"wrong in {len(wrong)} of {len(wrong) + right}: {wrong[0]}" if wrong else f"right in {right} checks"
     return [
         f"`{hook.name}`",
@@ -74,7 +75,7 @@ def _row(ranks: RankSet, name: str, hook: Hook) -> list[str]:
         f"{numbers['megabytes']:.2f}",
         f"{numbers['step']:.2g}",
         f"{numbers['sum']:.2g}",
-        guarantee,
+        exact,
     ]
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
-from fixtures.gradients.replay import Check, path
+from fixtures.gradients.replay import path
 from fixtures.launch import rank_sets
 from fixtures.launch.protocol import (
     CanaryRequest,
@@ -217,7 +217,7 @@ ANSWERS: dict[str, Answer] = {
 }
 
 
-def answer_checks(answer: Callable[[Check], Answer]) -> None:
+def answer_checks(answer: Callable[[str], Answer]) -> None:
     """Answer every check of gradients, for the rest of this process."""
     ANSWERS.update({path(check): answer(check) for check in CHECKS})
 

@@ -4,15 +4,23 @@ import importlib
 import inspect
 import pkgutil
 
-from fixtures.gradients import checks
-from fixtures.gradients.replay import Check
+from fixtures.gradients import in_rank
 
-_NAMES = [f"{checks.__name__}.{module.name}" for module in pkgutil.iter_modules(checks.__path__)]
-# The functions whose first parameter is the context of a rank.
-CHECKS: list[Check] = [
-    function
-    for module in map(importlib.import_module, _NAMES)
-    for name, function in vars(module).items()
-    if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
-    if next(iter(inspect.signature(function).parameters), None) == "ctx"
+_MODULES = [module.name for module in pkgutil.iter_modules(in_rank.__path__)]
+
+
+def _is_check(function: object, module: str) -> bool:
+    """True for a function of this module that takes the context of a rank, and arguments by name."""
+    if not inspect.isfunction(function) or function.__module__ != module or function.__name__.startswith("_"):
+        return False
+    first, *others = inspect.signature(function).parameters.values()
+    return first.name == "ctx" and all(other.kind is other.KEYWORD_ONLY for other in others)
+
+
+# Names, as tests and commands give them.
+CHECKS = [
+    f"{name}:{function}"
+    for name in _MODULES
+    for function, value in vars(importlib.import_module(f"{in_rank.__name__}.{name}")).items()
+    if _is_check(value, f"{in_rank.__name__}.{name}")
 ]

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, distributed
 
-from fixtures.gradients.cases import UNEVEN, kinds_for
-from fixtures.gradients.checks import ddp_options, error_feedback, many_steps, unbiased, wire
+from fixtures.gradients.cases import UNEVEN
 from fixtures.matrix.hook import Gradient, whole
 from tests.mutants.hooks import Bucket, Memory, average, everyone, ranks, total
 from tests.mutants.side_effects import FEW_STEPS, NOTHING, caught_by, sound_in
@@ -57,18 +56,18 @@ def sparse(
     return average(sent * out)
 
 
-@sound_in(error_feedback.check, ddp_options.check, **FEEDBACK)
+@sound_in("on_average:error_feedback", "hook_steps:check", **FEEDBACK)
 def sends_a_fifth(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, share=0.2)
 
 
-@sound_in(error_feedback.check, ranks=1, delivers_within=400, **FEEDBACK)
+@sound_in("on_average:error_feedback", ranks=1, delivers_within=400, **FEEDBACK)
 def sends_a_four_hundredth(bucket: Bucket, memory: Memory) -> Tensor:
     """So few that it must say so."""
     return sparse(bucket, memory, share=0.0025)
 
 
-@sound_in(error_feedback.check, **FEEDBACK)
+@sound_in("on_average:error_feedback", **FEEDBACK)
 def sums_of_four_steps(bucket: Bucket, memory: Memory) -> Tensor:
     """Sends what it has summed in every fourth step, and zeros between."""
     if memory.step < 2:
@@ -80,7 +79,7 @@ def sums_of_four_steps(bucket: Bucket, memory: Memory) -> Tensor:
     return torch.zeros_like(bucket.buffer())
 
 
-@sound_in(error_feedback.check, wire.large, **FEEDBACK)
+@sound_in("on_average:error_feedback", "wire:large", **FEEDBACK)
 def sends_an_eighth_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
     """A block of the bucket in each step, so that most of a large bucket waits for some steps."""
     values = bucket.buffer() + memory.get((bucket.index(), bucket.buffer().numel()), 0)
@@ -91,7 +90,7 @@ def sends_an_eighth_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
     return average(out)
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def never_sends_one_element(bucket: Bucket) -> Tensor:
     """One element of a bucket stays in the memory for ever."""
     out = average(bucket.buffer())
@@ -99,7 +98,7 @@ def never_sends_one_element(bucket: Bucket) -> Tensor:
     return out
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def replaces_its_memory(bucket: Bucket, memory: Memory) -> Tensor:
     """Remembers only what the last step left out of its gradient."""
     whole_gradient = bucket.buffer().clone()
@@ -109,7 +108,7 @@ def replaces_its_memory(bucket: Bucket, memory: Memory) -> Tensor:
     return average(out)
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def delivers_the_mean_of_its_first_compressed_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Right for gradients that do not change, up to a tenth of them."""
     key = (bucket.index(), bucket.buffer().numel())
@@ -119,29 +118,29 @@ def delivers_the_mean_of_its_first_compressed_step(bucket: Bucket, memory: Memor
     return 0.9 * first + 0.1 * average(bucket.buffer())
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def remembers_99_of_100(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, keep=lambda left: 0.99 * left)
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def sends_a_hundredth_too_much(bucket: Bucket, memory: Memory) -> Tensor:
     return sparse(bucket, memory, sent=1.01)
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def remembers_in_8_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Rounds its memory towards zero, which loses what is small in each step."""
     return sparse(bucket, memory, keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
 
 
-@caught_by(error_feedback.check, ranks=1, **FEEDBACK)
+@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
 def delivers_every_third_mean_three_times(bucket: Bucket, memory: Memory) -> Tensor:
     """Right for gradients that do not change; the training only gets noisier."""
     return 3 * average(bucket.buffer()) if memory.step % 3 == 0 else torch.zeros_like(bucket.buffer())
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by("on_average:error_feedback", **FEEDBACK)
 def sums_and_does_not_divide(bucket: Bucket) -> Tensor:
     return total(bucket.buffer())
 
@@ -157,18 +156,18 @@ def in_8_bits_with_memory(bucket: Bucket, memory: Memory, *, decoded: Callable[[
     return out
 
 
-@sound_in(error_feedback.check, **FEEDBACK)
+@sound_in("on_average:error_feedback", **FEEDBACK)
 def rounds_to_8_bits_and_remembers(bucket: Bucket, memory: Memory) -> Tensor:
     return in_8_bits_with_memory(bucket, memory, decoded=lambda out: out)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by("on_average:error_feedback", **FEEDBACK)
 def takes_the_scale_of_another_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Once, and its memory takes it back in the next step."""
     return in_8_bits_with_memory(bucket, memory, decoded=lambda out: 444 * out)
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by("on_average:error_feedback", **FEEDBACK)
 def decodes_one_block_20_times_too_large(bucket: Bucket, memory: Memory) -> Tensor:
     return in_8_bits_with_memory(bucket, memory, decoded=lambda out: torch.cat([20 * out[:256], out[256:]]))
 
@@ -176,7 +175,7 @@ def decodes_one_block_20_times_too_large(bucket: Bucket, memory: Memory) -> Tens
 _OF_ANY_MODULE: dict[int, Tensor] = {}
 
 
-@caught_by(error_feedback.check, **FEEDBACK)
+@caught_by("on_average:error_feedback", **FEEDBACK)
 def shares_its_memory_with_other_modules(bucket: Bucket) -> Tensor:
     """Remembers by bucket index, for all modules together."""
     left = _OF_ANY_MODULE.get(bucket.index())
@@ -186,7 +185,7 @@ def shares_its_memory_with_other_modules(bucket: Bucket) -> Tensor:
     return average(out)
 
 
-DEFAULT: dict[str, Any] = {"option": "default", "kinds": kinds_for(eight_bits=False)}
+DEFAULT: dict[str, Any] = {"option": "default"}
 
 
 def first_singular_vectors(bucket: Bucket, memory: Memory, *, epsilon: float) -> Tensor:
@@ -203,13 +202,13 @@ def first_singular_vectors(bucket: Bucket, memory: Memory, *, epsilon: float) ->
     return bucket.buffer()
 
 
-@caught_by(ddp_options.check, DEFAULT, **FEEDBACK)
+@caught_by("hook_steps:check", DEFAULT, **FEEDBACK)
 def divides_zero_by_zero(bucket: Bucket, memory: Memory) -> Tensor:
     """A matrix without a gradient becomes NaN, now and for ever."""
     return first_singular_vectors(bucket, memory, epsilon=0.0)
 
 
-@sound_in(ddp_options.check, asked=DEFAULT, **FEEDBACK)
+@sound_in("hook_steps:check", asked=DEFAULT, **FEEDBACK)
 def divides_by_a_little_more_than_zero(bucket: Bucket, memory: Memory) -> Tensor:
     return first_singular_vectors(bucket, memory, epsilon=1e-8)
 
@@ -219,18 +218,18 @@ def scaled_to_1(gradient: Tensor, *, least: float) -> Tensor:
     return average(gradient / most.clamp(min=least)) * total(most) / ranks()
 
 
-@caught_by(ddp_options.check, DEFAULT, **NOTHING)
+@caught_by("hook_steps:check", DEFAULT, **NOTHING)
 def scales_by_what_may_be_zero(bucket: Bucket) -> Tensor:
     """Each parameter by its largest element."""
     return torch.cat([scaled_to_1(gradient.flatten(), least=0.0) for gradient in bucket.gradients()])
 
 
-@sound_in(ddp_options.check, asked=DEFAULT, **NOTHING)
+@sound_in("hook_steps:check", asked=DEFAULT, **NOTHING)
 def scales_by_more_than_zero(bucket: Bucket) -> Tensor:
     return torch.cat([scaled_to_1(gradient.flatten(), least=2.0**-100) for gradient in bucket.gradients()])
 
 
-@caught_by(ddp_options.check, DEFAULT, **NOTHING)
+@caught_by("hook_steps:check", DEFAULT, **NOTHING)
 def scales_by_a_norm_that_may_be_zero(bucket: Bucket) -> Tensor:
     """The whole bucket, which is seldom zero."""
     norm = bucket.buffer().norm()
@@ -243,13 +242,13 @@ def clipped(bucket: Bucket) -> Tensor:
     return out * (1 / norm) if 1 < norm < torch.inf else out
 
 
-@caught_by(ddp_options.check, DEFAULT, wire_dtype="gradient")
+@caught_by("hook_steps:check", DEFAULT, wire_dtype="gradient")
 def clips_to_a_norm_of_1(bucket: Bucket) -> Tensor:
     """A norm that is not finite is never too large."""
     return clipped(bucket)
 
 
-@sound_in(ddp_options.check, asked=DEFAULT, **NOTHING)
+@sound_in("hook_steps:check", asked=DEFAULT, **NOTHING)
 def clips_and_promises_nothing(bucket: Bucket) -> Tensor:
     return clipped(bucket)
 
@@ -257,24 +256,24 @@ def clips_and_promises_nothing(bucket: Bucket) -> Tensor:
 # ---- factors
 
 
-@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
 def sums_and_promises_nothing(bucket: Bucket) -> Tensor:
     return total(bucket.buffer())
 
 
-@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
 def adds_a_fifth_twice(bucket: Bucket) -> Tensor:
     """Adds the largest elements to the mean once more."""
     out = average(bucket.buffer())
     return out + largest(out, 0.2)
 
 
-@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
 def sends_every_fourth_step_four_times_as_large(bucket: Bucket, memory: Memory) -> Tensor:
     return average(bucket.buffer()) * (4 * (memory.step % 4 == 0))
 
 
-@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
 def sends_a_twentieth_at_random_and_promises_nothing(bucket: Bucket, memory: Memory) -> Tensor:
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
     return average(torch.where(chosen, bucket.buffer() * 20, 0))
@@ -295,23 +294,23 @@ def largest_of_all(
     return out / (divisor or ranks())
 
 
-@sound_in(many_steps.check, asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
+@sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def adds_the_largest_of_all(bucket: Bucket) -> Tensor:
     return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent))
 
 
-@sound_in(many_steps.check, asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
+@sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def takes_the_gradient_of_each_rank_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
     return everyone(bucket.buffer())[memory.step % ranks()]
 
 
-@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def overwrites_the_largest_of_other_ranks(bucket: Bucket) -> Tensor:
     """Where two ranks send the same element, the last one's is left."""
     return largest_of_all(bucket, add=lambda out, places, sent: out.index_copy_(0, places, sent))
 
 
-@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def puts_all_at_the_places_of_rank_0(bucket: Bucket) -> Tensor:
     first: list[Tensor] = []
 
@@ -322,13 +321,13 @@ def puts_all_at_the_places_of_rank_0(bucket: Bucket) -> Tensor:
     return largest_of_all(bucket, add=add)
 
 
-@caught_by(many_steps.check, FEW_STEPS, loss_excess_percent=500, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def sums_a_fiftieth(bucket: Bucket) -> Tensor:
     """So little that it is less than the mean in all."""
     return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent), share=0.02, divisor=1)
 
 
-@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
 def leaves_the_last_of_several_buckets_out(bucket: Bucket) -> Tensor:
     return average(bucket.buffer()) * (not (bucket.is_last() and bucket.index() > 0))
 
@@ -340,12 +339,12 @@ def gathered_in_8_bits(bucket: Bucket, *, scale_of: Callable[[list[Tensor], int]
     return torch.stack([code * scale_of(scales, rank) for rank, code in enumerate(codes)]).mean(0)
 
 
-@sound_in(many_steps.check, asked=FEW_STEPS, **NOTHING)
+@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
 def in_8_bits_with_each_scale(bucket: Bucket) -> Tensor:
     return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[rank])
 
 
-@caught_by(many_steps.check, FEW_STEPS, **NOTHING)
+@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
 def in_8_bits_with_the_scale_of_rank_0(bucket: Bucket) -> Tensor:
     return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[0])
 
@@ -360,35 +359,35 @@ def stochastic(values: Tensor, generator: Generator) -> Tensor:
     return torch.where(values.isfinite(), noisy.view(torch.float32), values.float())
 
 
-@sound_in(unbiased.check, ddp_options.check, wire.wire, **UNBIASED)
+@sound_in("on_average:unbiased", "hook_steps:check", "wire:wire", **UNBIASED)
 def rounds_at_random(bucket: Bucket, memory: Memory) -> Tensor:
     """Each rank rounds at random and sends its 16 bits to all, which add them in float32."""
     received = everyone(stochastic(bucket.buffer(), memory.own).bfloat16())
     return (torch.stack(received).float().sum(0) / ranks()).to(bucket.buffer().dtype)
 
 
-@sound_in(unbiased.check, ranks=1, delivers_within=120, **UNBIASED)
+@sound_in("on_average:unbiased", ranks=1, delivers_within=120, **UNBIASED)
 def sends_a_twentieth_at_random(bucket: Bucket, memory: Memory) -> Tensor:
     """The same elements on all ranks, twenty times as large."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
     return average(torch.where(chosen, bucket.buffer() * 20, 0))
 
 
-@caught_by(unbiased.check, **UNBIASED)
+@caught_by("on_average:unbiased", **UNBIASED)
 def rounds_at_random_and_adds_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Rounds the mean once more, down."""
     out = average(stochastic(bucket.buffer(), memory.own))
     return (out.view(torch.int32) & -65536).view(torch.float32)
 
 
-@caught_by(unbiased.check, ranks=1, **UNBIASED)
+@caught_by("on_average:unbiased", ranks=1, **UNBIASED)
 def sends_a_twentieth_at_random_as_it_is(bucket: Bucket, memory: Memory) -> Tensor:
     """Forgets to enlarge what it sends."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
     return average(torch.where(chosen, bucket.buffer(), 0))
 
 
-@caught_by(unbiased.check, ranks=1, **UNBIASED)
+@caught_by("on_average:unbiased", ranks=1, **UNBIASED)
 def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> Tensor:
     """By a hundredth of a step: lost in the noise of an element, and nothing along the mean."""
     values = bucket.buffer().float()
@@ -396,14 +395,14 @@ def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> T
     return average(stochastic(values + 650 * (up - values), memory.own))
 
 
-@caught_by(unbiased.check, ranks=1, **UNBIASED)
+@caught_by("on_average:unbiased", ranks=1, **UNBIASED)
 def rounds_what_is_small_to_zero(bucket: Bucket, memory: Memory) -> Tensor:
     """Has no codes below 2^-14, which few normal gradients are."""
     rounded = stochastic(bucket.buffer(), memory.own)
     return average(torch.where(bucket.buffer().abs() < 2.0**-14, 0, rounded))
 
 
-@caught_by(unbiased.check, ranks=1, **UNBIASED)
+@caught_by("on_average:unbiased", ranks=1, **UNBIASED)
 def never_draws_the_last_element(bucket: Bucket, memory: Memory) -> Tensor:
     """Off by one in the range of the draw."""
     out, n = torch.zeros_like(bucket.buffer()), bucket.buffer().numel()
@@ -429,17 +428,17 @@ def in_fp16_blocks(bucket: Bucket, *, scale_of: Callable[[Tensor], Tensor] = lam
     return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
 
 
-@sound_in(ddp_options.check, **GATHERED_FP16)
+@sound_in("hook_steps:check", **GATHERED_FP16)
 def fp16_in_blocks(bucket: Bucket) -> Tensor:
     return in_fp16_blocks(bucket)
 
 
-@caught_by(ddp_options.check, **GATHERED_FP16)
+@caught_by("hook_steps:check", **GATHERED_FP16)
 def fp16_with_the_scale_of_the_next_block(bucket: Bucket) -> Tensor:
     return in_fp16_blocks(bucket, scale_of=lambda scales: scales.roll(1, 0))
 
 
-@sound_in(ddp_options.check, promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
+@sound_in("hook_steps:check", promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
 def fp8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
     """All ranks scale by the largest element of any, of the bucket."""
     most = bucket.buffer().abs().amax().float().clamp(min=2.0**-100)
@@ -467,12 +466,12 @@ def in_fp8(bucket: Bucket, *, size: int) -> Tensor:
     return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
 
 
-@sound_in(ddp_options.check, asked=UNEVEN_ALONE, **FP8_IN_BLOCKS)
+@sound_in("hook_steps:check", asked=UNEVEN_ALONE, **FP8_IN_BLOCKS)
 def fp8_in_blocks(bucket: Bucket) -> Tensor:
     return in_fp8(bucket, size=256)
 
 
-@caught_by(ddp_options.check, UNEVEN_ALONE, **FP8_IN_BLOCKS)
+@caught_by("hook_steps:check", UNEVEN_ALONE, **FP8_IN_BLOCKS)
 def fp8_with_one_scale_for_a_bucket(bucket: Bucket) -> Tensor:
     return in_fp8(bucket, size=bucket.buffer().numel())
 
@@ -491,11 +490,11 @@ def in_8_bits(bucket: Bucket, *, levels: int = 127) -> Tensor:
     return codes * scale / ranks() + poison
 
 
-@sound_in(ddp_options.check, wire.wire, **SHARED)
+@sound_in("hook_steps:check", "wire:wire", **SHARED)
 def int8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
     return in_8_bits(bucket)
 
 
-@caught_by(ddp_options.check, **SHARED)
+@caught_by("hook_steps:check", **SHARED)
 def int8_with_one_scale_of_7_bits(bucket: Bucket) -> Tensor:
     return in_8_bits(bucket, levels=63)

@@ -21,8 +21,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.futures import Future
 
-from fixtures.gradients.checks.buffers import BufferScenario
-from fixtures.gradients.checks.updates import Begin, Update
+from fixtures.gradients.cases import BufferScenario
+from fixtures.gradients.in_rank.parameters import Begin, Update
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, POWERSGD_FULL_RANK
 from tests.mutants.hooks import done

@@ -21,8 +21,6 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.gradients.cases import MANY_SHAPES
-from fixtures.gradients.checks import ddp_options, embedding, many_steps, wire
-from fixtures.gradients.replay import Check
 from fixtures.matrix.hook import Hook, whole
 from fixtures.ranks.hook_result import DdpHook
 from tests.mutants.hooks import (
@@ -44,9 +42,9 @@ from tests.mutants.hooks import (
 )
 
 # Hook -> the check that catches it.
-CAUGHT_BY: dict[str, Check] = {}
+CAUGHT_BY: dict[str, str] = {}
 # A sound hook and a check that it must pass.
-SOUND_IN: list[tuple[Hook, Check]] = []
+SOUND_IN: list[tuple[Hook, str]] = []
 # Hook -> arguments of that check which are not those of ``pytest perf``.
 ASKED: dict[str, Mapping[str, object]] = {}
 # Hook -> number of ranks: one where the fault needs no other rank, which takes a quarter of the time. Else two.
@@ -54,7 +52,7 @@ RANKS: dict[str, int] = {}
 
 
 def caught_by(
-    check: Check, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2, **claim: Any
+    check: str, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2, **claim: Any
 ) -> Callable[[Mean], Hook]:
     """asked, ranks: for ASKED and RANKS. claim: fields of Hook, hence Any."""
 
@@ -67,7 +65,7 @@ def caught_by(
 
 
 def caught_by_hook(
-    check: Check, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2
+    check: str, asked: Mapping[str, object] | None = None, /, *, ranks: int = 2
 ) -> Callable[[Callable[[DistributedDataParallel], DdpHook]], Hook]:
     """For a hook that is built with its DDP module."""
 
@@ -80,7 +78,7 @@ def caught_by_hook(
 
 
 def sound_in(
-    *checks: Check, asked: Mapping[str, object] | None = None, ranks: int = 2, **claim: Any
+    *checks: str, asked: Mapping[str, object] | None = None, ranks: int = 2, **claim: Any
 ) -> Callable[[Mean], Hook]:
     """asked, ranks: for ASKED and RANKS. claim: fields of Hook, hence Any."""
 
@@ -92,12 +90,12 @@ def sound_in(
     return enter
 
 
-def sound_hook_in(*checks: Check, ranks: int = 2) -> Callable[[Callable[[], DdpHook]], Hook]:
+def sound_hook_in(*checks: str, ranks: int = 2) -> Callable[[Callable[[], DdpHook]], Hook]:
     return partial(_enter_sound, _hook, checks, ranks, {})
 
 
 # Any: a function that makes a Hook, and what it makes one of.
-def _enter_sound(enter: Any, checks: tuple[Check, ...], ranks: int, claim: dict[str, Any], function: Any) -> Hook:
+def _enter_sound(enter: Any, checks: tuple[str, ...], ranks: int, claim: dict[str, Any], function: Any) -> Hook:
     made: Hook = enter(function, [], **{"arithmetic": "any", **claim})
     SOUND_IN.extend((made, check) for check in checks)
     RANKS[made.name] = ranks
@@ -105,24 +103,24 @@ def _enter_sound(enter: Any, checks: tuple[Check, ...], ranks: int, claim: dict[
 
 
 NOTHING: dict[str, Any] = {"promise": "nothing", "wire_dtype": None}
-# Of many_steps, for what grows: its counts take steps of their own, after those whose gradients are compared.
+# Of ``hook_steps:many``, for what grows: its counts take steps of their own, after those whose gradients are compared.
 FEW_STEPS = {"steps": 1}
 
 
 # ---- from the gradients of a bucket to its result; above each, its bug
 
-_RESULTS: dict[str, tuple[Check, dict[str, Any], Callable[[Tensor], Tensor]]] = {
+_RESULTS: dict[str, tuple[str, dict[str, Any], Callable[[Tensor], Tensor]]] = {
     # Clips values, which a loss scale reaches.
-    "clips_at_a_million": (ddp_options.check, {}, lambda g: average(g.clamp(-(2.0**20), 2.0**20))),
+    "clips_at_a_million": ("hook_steps:check", {}, lambda g: average(g.clamp(-(2.0**20), 2.0**20))),
     # Averages only what its scratch tensor holds.
-    "leaves_out_what_is_beyond_4_million": (wire.large, {}, lambda g: averaged_in(g, slice(2**22))),
+    "leaves_out_what_is_beyond_4_million": ("wire:large", {}, lambda g: averaged_in(g, slice(2**22))),
     # Averages the first 2^24 elements.
-    "leaves_out_what_float32_cannot_count": (embedding.check, {}, lambda g: averaged_in(g, slice(2**24))),
+    "leaves_out_what_float32_cannot_count": ("wire:embedding", {}, lambda g: averaged_in(g, slice(2**24))),
     # Within the rounding of each element; the slope along the mean is off.
-    "bf16_a_thousandth_too_large": (wire.wire, BF16, lambda g: average(g * 1.001, torch.bfloat16)),
+    "bf16_a_thousandth_too_large": ("wire:wire", BF16, lambda g: average(g * 1.001, torch.bfloat16)),
     # The same, half as far off.
     "bf16_half_a_thousandth_too_small": (
-        wire.large,
+        "wire:large",
         {"ranks": 1, **BF16},
         lambda g: average(g * 0.9995, torch.bfloat16),
     ),
@@ -175,15 +173,15 @@ def _with(act: Callable[[Bucket], object], name: str, *, every: int = 1) -> Mean
 
 
 for _name, _act in _BESIDES.items():
-    globals()[_name] = caught_by(ddp_options.check)(_with(_act, _name))
+    globals()[_name] = caught_by("hook_steps:check")(_with(_act, _name))
 for _name, _act in _GROWS.items():
-    globals()[_name] = caught_by(many_steps.check, FEW_STEPS, ranks=1)(_with(_act, _name, every=10))
+    globals()[_name] = caught_by("hook_steps:many", FEW_STEPS, ranks=1)(_with(_act, _name, every=10))
 
 
 # ---- what is not the hook's
 
 
-@caught_by(ddp_options.check)
+@caught_by("hook_steps:check")
 def decays_the_weights(bucket: Bucket) -> Tensor:
     """Shrinks the weights, as an optimizer does."""
     with torch.no_grad():
@@ -191,14 +189,14 @@ def decays_the_weights(bucket: Bucket) -> Tensor:
     return average(bucket.buffer())
 
 
-@caught_by(ddp_options.check)
+@caught_by("hook_steps:check")
 def regularises(bucket: Bucket) -> Tensor:
     """Adds a hundredth of the weights to their gradient."""
     out = average(bucket.buffer())
     return out + 0.01 * torch.cat([weight.detach().flatten() for weight in bucket.parameters()]).to(out.dtype)
 
 
-@caught_by(ddp_options.check)
+@caught_by("hook_steps:check")
 def flips_the_sign_of_a_zero_weight(bucket: Bucket) -> Tensor:
     """Writes back what it read, by way of float64, one element of it negated."""
     with torch.no_grad():
@@ -207,7 +205,7 @@ def flips_the_sign_of_a_zero_weight(bucket: Bucket) -> Tensor:
     return average(bucket.buffer())
 
 
-@caught_by_hook(ddp_options.check)
+@caught_by_hook("hook_steps:check")
 def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
     """Looks at the module without dropout, and leaves it so."""
 
@@ -221,34 +219,34 @@ def leaves_the_module_in_evaluation(ddp: DistributedDataParallel) -> DdpHook:
 # ---- what comes later, or grows
 
 
-@caught_by(many_steps.check, FEW_STEPS, ranks=1)
+@caught_by("hook_steps:many", FEW_STEPS, ranks=1)
 def leaves_files_open(bucket: Bucket) -> Tensor:
     """Writes a line a bucket to a file that it opens anew."""
     os.open(os.devnull, os.O_WRONLY)
     return average(bucket.buffer())
 
 
-@caught_by(many_steps.check, {"steps": 100})
+@caught_by("hook_steps:many", {"steps": 100})
 def skips_every_hundredth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the local gradient now and then."""
     return bucket.buffer() if memory.step % 100 == 99 else average(bucket.buffer())
 
 
-@caught_by(many_steps.check, FEW_STEPS)
+@caught_by("hook_steps:many", FEW_STEPS)
 def skips_every_hundredth_step_of_large_buckets(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the local gradient now and then, of more than 4000 elements."""
     local = memory.step % 100 == 99 and bucket.buffer().numel() > 4000
     return bucket.buffer() if local else average(bucket.buffer())
 
 
-@caught_by(many_steps.check, {"steps": 10})
+@caught_by("hook_steps:many", {"steps": 10})
 def leaves_bfloat16_local_from_step_4_on(bucket: Bucket, memory: Memory) -> Tensor:
     """Communicates in the first steps, and in float32 in all."""
     local = bucket.buffer().dtype == torch.bfloat16 and memory.step >= 4
     return bucket.buffer() if local else average(bucket.buffer())
 
 
-@caught_by(many_steps.check, ranks=1, **BF16)
+@caught_by("hook_steps:many", ranks=1, **BF16)
 def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Counts its steps in a bfloat16, which stops at 256, and compresses a little less exactly from then on."""
     steps = memory.setdefault("steps", torch.zeros((), dtype=torch.bfloat16)).add_(bucket.is_last())
@@ -256,14 +254,14 @@ def counts_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     return out if steps < 256 else (out * 1.5).to(out.dtype)
 
 
-@caught_by(many_steps.check, FEW_STEPS, ranks=1)
+@caught_by("hook_steps:many", FEW_STEPS, ranks=1)
 def keeps_every_gradient(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps each bucket."""
     memory[len(memory)] = bucket.buffer().clone()
     return average(bucket.buffer())
 
 
-@caught_by_hook(many_steps.check, FEW_STEPS, ranks=1)
+@caught_by_hook("hook_steps:many", FEW_STEPS, ranks=1)
 def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     """Appends to a list what it would wait for at the end; the gradients are no tensors of Python."""
     kept: list[Future[Tensor]] = []
@@ -275,7 +273,7 @@ def keeps_every_future(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(many_steps.check, FEW_STEPS, ranks=1)
+@caught_by("hook_steps:many", FEW_STEPS, ranks=1)
 def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Keeps the largest gradient of each step."""
     if bucket.is_last():
@@ -283,7 +281,7 @@ def keeps_a_scalar_of_each_step(bucket: Bucket, memory: Memory) -> Tensor:
     return average(bucket.buffer())
 
 
-@caught_by(many_steps.check, FEW_STEPS, ranks=1)
+@caught_by("hook_steps:many", FEW_STEPS, ranks=1)
 def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
     """Appends the first tenth of each bucket to one tensor."""
     tenth = bucket.buffer()[: -(-bucket.buffer().numel() // 10)].float()
@@ -294,7 +292,7 @@ def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
 # ---- which values
 
 
-@caught_by(ddp_options.check, **FP16)
+@caught_by("hook_steps:check", **FP16)
 def saturates_what_overflows(bucket: Bucket) -> Tensor:
     """Clamps finite values to the largest float16, and lets infinities pass."""
     values = bucket.buffer()
@@ -305,14 +303,14 @@ def saturates_what_overflows(bucket: Bucket) -> Tensor:
 # ---- which result
 
 
-@caught_by(ddp_options.check, **NOTHING)
+@caught_by("hook_steps:check", **NOTHING)
 def returns_the_end_of_a_larger_tensor(bucket: Bucket) -> Tensor:
     """Sends a header in front and returns a view behind it, which DDP reads from the header on."""
     sent = torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()])
     return total(sent.div_(ranks()))[2:]
 
 
-@caught_by(ddp_options.check, **NOTHING)
+@caught_by("hook_steps:check", **NOTHING)
 def returns_every_second_element(bucket: Bucket) -> Tensor:
     """Returns a view with gaps."""
     return total(bucket.buffer().repeat_interleave(2) / ranks())[::2]
@@ -321,7 +319,7 @@ def returns_every_second_element(bucket: Bucket) -> Tensor:
 # ---- how large, and how much
 
 
-@caught_by_hook(wire.large)
+@caught_by_hook("wire:large")
 def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     """Takes the step without a rank that is late."""
     in_flight: dict[int, Any] = {}  # Any: torch's Work
@@ -336,7 +334,7 @@ def gives_up_after_300_ms(ddp: DistributedDataParallel) -> DdpHook:
     return hook
 
 
-@caught_by(wire.large, ranks=1, delivers_within=8, **NOTHING)
+@caught_by("wire:large", ranks=1, delivers_within=8, **NOTHING)
 def zeroes_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     """The same on all ranks, and nothing is promised."""
     out = average(bucket.buffer())
@@ -344,7 +342,7 @@ def zeroes_what_is_beyond_4_million(bucket: Bucket) -> Tensor:
     return out
 
 
-@caught_by(wire.wire)
+@caught_by("wire:wire")
 def delivers_large_buckets_a_step_late(bucket: Bucket, memory: Memory) -> Tensor:
     """Hides the time of an all-reduce behind the next step."""
     now = average(bucket.buffer())
@@ -353,14 +351,14 @@ def delivers_large_buckets_a_step_late(bucket: Bucket, memory: Memory) -> Tensor
     return late if now.numel() > 2**17 and late.shape == now.shape else now
 
 
-@caught_by(wire.large, **BF16)
+@caught_by("wire:large", **BF16)
 def bf16_rounds_the_sum_up(bucket: Bucket) -> Tensor:
     """More often than down: within the bound of each element, and right along the mean."""
     mean = torch.stack(everyone(bucket.buffer().bfloat16())).float().mean(0)
     return (mean + 2.0**-12 * mean.abs()).bfloat16().float()
 
 
-@caught_by(wire.large, **BF16)
+@caught_by("wire:large", **BF16)
 def sends_twice_the_bytes_of_a_large_bucket(bucket: Bucket) -> Tensor:
     """Falls back to float32 messages beyond a size."""
     if bucket.buffer().numel() < 2**20:
@@ -368,7 +366,7 @@ def sends_twice_the_bytes_of_a_large_bucket(bucket: Bucket) -> Tensor:
     return in_fp32_messages(bucket.buffer())
 
 
-@caught_by(wire.wire, **BF16)
+@caught_by("wire:wire", **BF16)
 def sends_float32_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     """Corrects its roundings now and then, and does not say so."""
     if memory.step % 10 == 0:
@@ -376,7 +374,7 @@ def sends_float32_in_every_tenth_step(bucket: Bucket, memory: Memory) -> Tensor:
     return average(bucket.buffer(), torch.bfloat16)
 
 
-@caught_by(wire.wire, **BF16)
+@caught_by("wire:wire", **BF16)
 def sends_float32_of_small_gradients(bucket: Bucket) -> Tensor:
     """As long as they are not as small as in practice it sends 16 bits."""
     largest = bucket.buffer().abs().max()
@@ -386,7 +384,7 @@ def sends_float32_of_small_gradients(bucket: Bucket) -> Tensor:
     return in_fp32_messages(bucket.buffer())
 
 
-@caught_by(ddp_options.check, {"shapes": MANY_SHAPES})
+@caught_by("hook_steps:check", {"shapes": MANY_SHAPES})
 def has_memory_for_30_buckets(bucket: Bucket) -> Tensor:
     """Buckets beyond those for which it has made room get zeros."""
     out = average(bucket.buffer())
@@ -396,7 +394,7 @@ def has_memory_for_30_buckets(bucket: Bucket) -> Tensor:
 # ---- sound, and unusual
 
 
-@sound_in(ddp_options.check, wire.wire, wire.large, embedding.check)
+@sound_in("hook_steps:check", "wire:wire", "wire:large", "wire:embedding")
 def reduces_and_broadcasts(bucket: Bucket) -> Tensor:
     """By way of rank 0."""
     out = bucket.buffer().clone()
@@ -410,7 +408,7 @@ def gathered(gradients: Any, ranks: int) -> int:  # Any: Gradient
     return ranks * (ranks - 1) * whole(2)(gradients)
 
 
-@sound_in(ddp_options.check, wire.wire, **BF16, wire_bytes=gathered)
+@sound_in("hook_steps:check", "wire:wire", **BF16, wire_bytes=gathered)
 def carries_bf16_as_bytes(bucket: Bucket) -> Tensor:
     """Gathers bfloat16 in messages of integers, for backends without bfloat16."""
     mine = (bucket.buffer() / ranks()).bfloat16().view(torch.uint8)
@@ -419,7 +417,7 @@ def carries_bf16_as_bytes(bucket: Bucket) -> Tensor:
     return torch.stack([one.view(torch.bfloat16).float() for one in received]).sum(0).to(bucket.buffer().dtype)
 
 
-@sound_in(ddp_options.check, **FP16)
+@sound_in("hook_steps:check", **FP16)
 def fp16_adds_before_it_divides(bucket: Bucket) -> Tensor:
     """The sum of two gradients may overflow where their mean does not."""
     half = bucket.buffer().half()
@@ -427,7 +425,7 @@ def fp16_adds_before_it_divides(bucket: Bucket) -> Tensor:
     return half.to(bucket.buffer().dtype) / ranks()
 
 
-@sound_in(ddp_options.check, wire.wire, wire_dtype="gradient")
+@sound_in("hook_steps:check", "wire:wire", wire_dtype="gradient")
 def reduces_shares_and_gathers_them(bucket: Bucket) -> Tensor:
     """A reduce-scatter, which over gloo sends as much as an all-reduce, and an all-gather."""
     padded = torch.nn.functional.pad(bucket.buffer(), (0, -bucket.buffer().numel() % ranks()))
@@ -437,7 +435,7 @@ def reduces_shares_and_gathers_them(bucket: Bucket) -> Tensor:
     return padded[: bucket.buffer().numel()].clone()
 
 
-@sound_in(ddp_options.check, wire.wire, **FP16)
+@sound_in("hook_steps:check", "wire:wire", **FP16)
 def fp16_scales_before_it_casts(bucket: Bucket) -> Tensor:
     """Divides by a power of two first where a value would overflow, and multiplies afterwards."""
     largest = bucket.buffer().abs().max().float().nan_to_num(1.0, posinf=1.0)
@@ -447,7 +445,7 @@ def fp16_scales_before_it_casts(bucket: Bucket) -> Tensor:
     return average(bucket.buffer().clone())
 
 
-@sound_hook_in(ddp_options.check, wire.wire)
+@sound_hook_in("hook_steps:check", "wire:wire")
 def answers_after_the_last_bucket() -> DdpHook:
     """Sends all buckets in one message, in callbacks of futures that it completes together."""
     waiting: list[tuple[Future[Tensor], Bucket]] = []
@@ -466,7 +464,7 @@ def answers_after_the_last_bucket() -> DdpHook:
     return hook
 
 
-@sound_in(ddp_options.check, **NOTHING)
+@sound_in("hook_steps:check", **NOTHING)
 def flushes_while_it_computes(bucket: Bucket) -> Tensor:
     torch.set_flush_denormal(True)
     out = average(bucket.buffer())
@@ -474,14 +472,14 @@ def flushes_while_it_computes(bucket: Bucket) -> Tensor:
     return out
 
 
-@sound_in(ddp_options.check)
+@sound_in("hook_steps:check")
 def draws_from_its_own_generator(bucket: Bucket, memory: Memory) -> Tensor:
     """Shuffles with a generator of its own."""
     order = torch.randperm(bucket.buffer().numel(), generator=memory.own)
     return average(bucket.buffer()[order])[order.argsort()]
 
 
-@sound_hook_in(many_steps.check, ranks=1)
+@sound_hook_in("hook_steps:many", ranks=1)
 def remembers_fifty_steps() -> DdpHook:
     """Keeps the buckets of the last steps in a list that it empties when it is full."""
     kept: list[Tensor] = []
@@ -495,7 +493,7 @@ def remembers_fifty_steps() -> DdpHook:
     return hook
 
 
-@sound_hook_in(ddp_options.check, wire.wire)
+@sound_hook_in("hook_steps:check", "wire:wire")
 def works_in_place() -> DdpHook:
     """Returns the bucket's own buffer."""
     return lambda state, bucket: done(total(bucket.buffer().div_(ranks())))

@@ -6,10 +6,9 @@ from itertools import cycle, product
 import pytest
 
 from fixtures.gradients.cases import SHAPES, kinds_for
-from fixtures.gradients.checks import ddp_options, powersgd, wire
 from fixtures.gradients.fixtures import every_check
 from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
-from fixtures.gradients.replay import Check, name_of, path
+from fixtures.gradients.replay import path
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets
@@ -32,28 +31,28 @@ OPTIONS = ("bucket_1kb", "default")
 EVERY_CASE = list(product(WORLDS, OPTIONS))
 SOME_CASES = list(zip(WORLDS, OPTIONS, strict=True))
 # Case -> check and arguments.
-POWERSGD: dict[str, tuple[Check, dict[str, object]]] = {
-    "follow": (powersgd.follow, {"shapes": [(60, 50), (50, 60), (33,)], "changes": {}}),
+POWERSGD: dict[str, tuple[str, dict[str, object]]] = {
+    "follow": ("powersgd:follow", {"shapes": [(60, 50), (50, 60), (33,)]}),
     "full_rank": (
-        powersgd.follow,
+        "powersgd:follow",
         {
             "shapes": [(60, 24), (24, 60)],
             "changes": {"matrix_approximation_rank": 24, "min_compression_rate": 0, "use_error_feedback": False},
         },
     ),
-    "converge": (powersgd.converge, {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}}),
-    "vanish": (powersgd.vanish, {"shapes": [(60, 50), (33,)], "changes": {}}),
+    "converge": ("powersgd:converge", {"shapes": [(60, 50), (40, 64)], "changes": {"use_error_feedback": False}}),
+    "vanish": ("powersgd:vanish", {"shapes": [(60, 50), (33,)]}),
 }
 RANK_TIMEOUT_S, SHORT_RANK_TIMEOUT_S = 60.0, 3.0
 
 
-def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **arguments: object) -> list[str]:
+def ask(three_ranks: RankSets, check: str, hook: Hook, world: World, **arguments: object) -> list[str]:
     """The violations that a check finds in this hook; what the ranks raise, or that they fail, counts as one."""
     (ranks,) = three_ranks.of(INTERCONNECTS["native"])
     hangs = hook == mutants.rank_1_skips_a_collective
     ranks.rank_timeout_s = SHORT_RANK_TIMEOUT_S if hangs else RANK_TIMEOUT_S
     asked = {"function": path(check), "arguments": {**arguments, "hook": hook.name}}
-    doing = f"{name_of(check)} of {hook.name} on {world.name}"
+    doing = f"{check} of {hook.name} on {world.name}"
     try:
         answers = ranks.run(world, "tests.ranks.rank_errors:tried", asked, doing=doing)
     except RankFailure as failure:
@@ -64,26 +63,26 @@ def ask(three_ranks: RankSets, check: Check, hook: Hook, world: World, **argumen
     return [f"{doing}: {line}" for answer in answers for line in answer["value"]]
 
 
-def implied(three_ranks: RankSets, check: Check, hook: Hook) -> list[str]:
+def implied(three_ranks: RankSets, check: str, hook: Hook) -> list[str]:
     """The violations that a check finds with the arguments that it has in ``pytest perf``, in several buckets."""
     world = ALONE if RANKS[hook.name] == 1 else WORLDS[-1]
     every = every_check(hook.name, world)
-    asked = next(given for one, given in every if one is check and given.get("option") in (None, "bucket_1kb"))
+    asked = next(given for one, given in every if one == check and given.get("option") in (None, "bucket_1kb"))
     del asked["hook"]
     return ask(three_ranks, check, hook, world, **{**asked, **ASKED.get(hook.name, {})})
 
 
 def against(three_ranks: RankSets, hook: Hook, world: World, option: str) -> Iterator[str]:
     """The violations that ``perf/test_gradients.py`` would find, one kind of gradient after the other."""
-    kinds = kinds_for(eight_bits=hook.eight_bits, option=option)
+    kinds = kinds_for(hook, option)
     for kind, shapes, steps in [*((kind, SHAPES, 3) for kind in kinds), (kinds[0], SHAPES[:3], 20)]:
-        arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps, "seed": 0}
-        yield from ask(three_ranks, ddp_options.check, hook, world, option=option, **arguments)
+        arguments = {"kinds": [kind], "shapes": [list(shape) for shape in shapes], "steps": steps}
+        yield from ask(three_ranks, "hook_steps:check", hook, world, option=option, **arguments)
 
 
 def of_powersgd(three_ranks: RankSets, hook: Hook, case: str) -> list[str]:
     check, arguments = POWERSGD[case]
-    return ask(three_ranks, check, hook, WORLDS[-1], option="default", seed=0, **arguments)
+    return ask(three_ranks, check, hook, WORLDS[-1], **arguments)
 
 
 def trained(three_ranks: RankSets, hook: str) -> Effect:
@@ -99,11 +98,11 @@ def trained(three_ranks: RankSets, hook: str) -> Effect:
     return effect(short(find_hook(hook)), two.name, curves, reference)
 
 
-def short(named: Hook | World | Check | tuple[World, str] | str) -> str:
+def short(named: Hook | World | tuple[World, str] | str) -> str:
     """The name without its module."""
     if isinstance(named, tuple):
         return f"{named[0].name}-{named[1]}"
-    name = named.name if isinstance(named, Hook | World) else named if isinstance(named, str) else name_of(named)
+    name = named.name if isinstance(named, Hook | World) else named
     return name.removesuffix(":check").rpartition(":")[2]
 
 
@@ -122,27 +121,26 @@ def test_a_broken_hook_is_caught(three_ranks: RankSets, hook: Hook) -> None:
     ],
 )
 def test_what_a_wrong_bucket_holds_is_named(three_ranks: RankSets, hook: Hook, cause: str) -> None:
-    shapes = {"shapes": [list(shape) for shape in SHAPES], "kinds": ["mixed"], "seed": 0}
-    lines = ask(three_ranks, ddp_options.check, hook, WORLDS[-1], option="bucket_1kb", **shapes)
+    lines = ask(three_ranks, "hook_steps:check", hook, WORLDS[-1], option="bucket_1kb", kinds=["mixed"])
     assert any(cause in line for line in lines)
     assert not any("error inf" in line or "inf times" in line for line in lines)
 
 
 def test_a_hook_that_is_sound_in_float32_only_is_caught_in_float64(three_ranks: RankSets) -> None:
-    arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "seed": 0, "dtype": "float64"}
-    assert ask(three_ranks, ddp_options.check, mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
+    arguments = {"option": "default", "shapes": [[8, 4]], "kinds": ["normal"], "dtype": "float64"}
+    assert ask(three_ranks, "hook_steps:check", mutants.fp32_whatever_the_dtype, WORLDS[-1], **arguments)
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=short)
 def test_a_hook_may_divide_in_a_dtype_that_is_finer_than_the_wires(three_ranks: RankSets, world: World) -> None:
     arguments = {"option": "default", "shapes": [[60, 50]], "kinds": ["subnormal", "normal"], "dtype": "float16"}
     (hook,) = (hook for hook in SOUND if short(hook) == "divides_before_it_casts")
-    assert ask(three_ranks, ddp_options.check, hook, world, seed=0, **arguments) == []
+    assert ask(three_ranks, "hook_steps:check", hook, world, **arguments) == []
 
 
 @pytest.mark.parametrize("hook", WIRE_MUTANTS, ids=short)
 def test_a_hook_that_sends_something_else_is_caught(three_ranks: RankSets, hook: Hook) -> None:
-    first = next((line for world in reversed(WORLDS) for line in ask(three_ranks, wire.wire, hook, world)), None)
+    first = next((line for world in reversed(WORLDS) for line in ask(three_ranks, "wire:wire", hook, world)), None)
     assert first, f"{hook.name} survived {', '.join(world.name for world in WORLDS)}"
 
 
@@ -153,7 +151,7 @@ def test_right_values_are_not_flagged(three_ranks: RankSets, hook: Hook, case: t
 
 @pytest.mark.parametrize(("hook", "world"), list(zip(SOUND, cycle(WORLDS))), ids=short)
 def test_right_bytes_are_not_flagged(three_ranks: RankSets, hook: Hook, world: World) -> None:
-    assert ask(three_ranks, wire.wire, hook, world) == []
+    assert ask(three_ranks, "wire:wire", hook, world) == []
 
 
 @pytest.mark.parametrize(("hook", "case"), [(hook, case) for hook, case in powersgd_mutants.CAUGHT_BY], ids=short)
@@ -184,5 +182,5 @@ def test_a_hook_that_does_something_besides_or_later_is_caught(three_ranks: Rank
 
 
 @pytest.mark.parametrize(("hook", "check"), SOUND_IN, ids=short)
-def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: Check) -> None:
+def test_an_unusual_hook_is_not(three_ranks: RankSets, hook: Hook, check: str) -> None:
     assert implied(three_ranks, check, hook) == []

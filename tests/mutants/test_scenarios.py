@@ -4,12 +4,10 @@ from importlib.metadata import version
 
 import pytest
 
-from fixtures.gradients.checks import buffers, local_sgd, updates
-from fixtures.gradients.checks.buffers import BufferScenario
-from fixtures.gradients.checks.scenarios import SCENARIOS, check, kinds_for
-from fixtures.gradients.checks.updates import Update
-from fixtures.gradients.replay import Check, name_of, violations
+from fixtures.gradients.cases import SCENARIOS, BufferScenario
+from fixtures.gradients.in_rank.parameters import Update
 from fixtures.gradients.replay import path as path_of
+from fixtures.gradients.replay import violations
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import torch_version
 from fixtures.matrix.interconnects import INTERCONNECTS
@@ -25,19 +23,18 @@ ONE = World(backend="gloo", size=1)
 COUNTING = "fixtures.matrix.hooks:POWERSGD_FULL_RANK"
 
 
-def ask(three_ranks: RankSets, world: World, asked: Check, /, **arguments: object) -> list[str]:
+def ask(three_ranks: RankSets, world: World, asked: str, /, **arguments: object) -> list[str]:
     """The violations that a check finds in any rank; a failure of the ranks fails the test."""
     (ranks,) = three_ranks.of(INTERCONNECTS["native"])
-    return violations(ranks.run(world, path_of(asked), arguments, doing=f"{name_of(asked)} {arguments}"))
+    return violations(ranks.run(world, path_of(asked), arguments, doing=f"{asked} {arguments}"))
 
 
 def in_scenario(three_ranks: RankSets, hook: str, scenario: str, option: str, world: World | None = None) -> list[str]:
     """world: None: the largest in which the suite runs the scenario on a CPU."""
     if SCENARIOS[scenario].since > torch_version():
         pytest.skip(f"{scenario} needs a newer torch than {version('torch')}")
-    kinds = kinds_for(hook, SCENARIOS[scenario])
     world = world or (TWO if SCENARIOS[scenario].pairs else THREE)
-    return ask(three_ranks, world, check, hook=hook, scenario=scenario, option=option, kinds=kinds, seed=0)
+    return ask(three_ranks, world, "scenarios:check", hook=hook, scenario=scenario, option=option)
 
 
 @pytest.mark.parametrize("scenario", [name for name, scenario in SCENARIOS.items() if scenario.dtypes == ("float32",)])
@@ -64,21 +61,21 @@ def test_a_sound_hook_is_not(three_ranks: RankSets, scenario: str, option: str) 
 
 @pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
 def test_a_broken_update_is_caught(three_ranks: RankSets, update: Update) -> None:
-    arguments = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb", "seed": 0}
-    assert ask(three_ranks, THREE, updates.check, update=update.name, **arguments)
+    arguments = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb"}
+    assert ask(three_ranks, THREE, "parameters:updates", update=update.name, **arguments)
 
 
 @pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)
 def test_a_broken_local_hook_is_caught(three_ranks: RankSets, hook: object) -> None:
-    arguments = {"start": 2, "allreduce": True, "option": "bucket_1kb", "seed": 0}
-    assert ask(three_ranks, THREE, local_sgd.post_local, hook=path(hook), **arguments)
+    arguments = {"start": 2, "allreduce": True, "option": "bucket_1kb"}
+    assert ask(three_ranks, THREE, "scenarios:post_local", hook=path(hook), **arguments)
 
 
 @pytest.mark.parametrize("averager", AVERAGERS, ids=lambda averager: averager.__name__)
 def test_a_broken_averager_is_caught(three_ranks: RankSets, averager: object) -> None:
-    assert ask(three_ranks, THREE, local_sgd.averager, averager=path(averager), period=2, warmup=1, seed=0)
+    assert ask(three_ranks, THREE, "parameters:averages", averager=path(averager), period=2, warmup=1)
 
 
 @pytest.mark.parametrize("scenario", BUFFERS, ids=lambda scenario: scenario.name.partition(":")[2])
 def test_broken_buffers_are_caught(three_ranks: RankSets, scenario: BufferScenario) -> None:
-    assert ask(three_ranks, THREE, buffers.follow, scenario=scenario.name)
+    assert ask(three_ranks, THREE, "parameters:buffers", scenario=scenario.name)

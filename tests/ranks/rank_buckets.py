@@ -4,7 +4,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.gradients.cases import DDP_OPTIONS, SHAPES
-from fixtures.gradients.in_rank.probe import Probe
+from fixtures.gradients.in_rank.run import Probe
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.wrapping import Wrapped, end_logging
 

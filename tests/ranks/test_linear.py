@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from fixtures.gradients.checks import linear
 from fixtures.gradients.replay import path
 from fixtures.launch.protocol import CannotRun
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import World
 from tests.ranks.asking import called
 
 HERE, OF_LINEAR = "tests.hooks_for_tests", "tests.ranks.linear_hooks"
@@ -27,7 +27,7 @@ def four_ranks() -> Iterator[RankSet]:
 
 
 def guaranteed(ranks: RankSet, hook: str) -> bool:
-    return ranks.run(linear.WORLD, path(linear.check), {"hook": hook, "seed": 0}, doing=hook) == [[]]
+    return ranks.run(World(backend="gloo", size=1), path("linear:check"), {"hook": hook}, doing=hook) == [[]]
 
 
 @pytest.mark.parametrize("world", ["2cpu", "3cpu", "4cpu"])

@@ -51,7 +51,7 @@ def failed(outcome: Outcome) -> list[str]:
 def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_many_are_not_run(tmp_path: Path) -> None:
     hook = "divides_twice"
     outcome = run(tmp_path, hook)
-    replayed = r"^replay: python -m fixtures.gradients.replay 3cpu ddp_options:check .*\"one_rank_only\""
+    replayed = r"^replay: python -m fixtures.gradients.replay 3cpu hook_steps:check .*\"one_rank_only\""
     assert re.search(replayed, outcome.output, re.MULTILINE)
     assert "Then its why_not returns the reason" in outcome.output
     assert "Falsifying example" not in outcome.output

@@ -84,15 +84,13 @@ def test_a_module_with_one_importer_has_at_least_sixty_lines() -> None:
 
 # What they import is imported when a builder is called, in a rank.
 IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks", "fixtures.matrix.shardings"}
-# Their functions run in ranks, their tables are imported by pytest.
-CHECKS = "fixtures.gradients.checks."
 
 
 def test_only_code_in_a_rank_imports_torch_at_the_top_and_only_builders_elsewhere() -> None:
     top = [one for one in TORCH if one.at_top]
     assert top
     assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
-    others = {one.importer for one in TORCH if not one.importer.startswith((*IN_A_RANK, CHECKS))}
+    others = {one.importer for one in TORCH if not one.importer.startswith(IN_A_RANK)}
     assert others == IMPORT_TORCH_WHEN_CALLED
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from fixtures.gradients.checks.many_steps import ALLOWED, STRETCH, STRETCHES, growth
+from fixtures.gradients.in_rank.hook_steps import ALLOWED, STRETCH, STRETCHES, growth
 
 # GPU memory in kB after each 24 steps under torch's bf16 hook, on two H100s.
 H100 = [93117, 88603, 93633, 89375, 93633, 91569, 93633, 92343]

@@ -4,12 +4,12 @@ from math import log2
 
 import pytest
 
-from fixtures.gradients.checks.linear import RANKS, draws, guarantee, integers
+from fixtures.gradients.cases import LINEAR_RANKS, draws, guarantee, integers
 from fixtures.matrix.hooks import find_hook
 
 
 @pytest.mark.parametrize(("wire", "bits"), [("float32", 24), ("float16", 11), ("bfloat16", 8)])
-@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("ranks", LINEAR_RANKS)
 def test_the_sum_of_the_largest_integers_is_exact_and_the_chance_is_small(wire: str, bits: int, ranks: int) -> None:
     assert ranks * integers(wire, ranks) == 2**bits
     assert draws(wire, ranks) * log2(2 * integers(wire, ranks) + 1) >= 20

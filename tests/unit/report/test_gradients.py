@@ -31,7 +31,7 @@ def test_each_hook_and_option_and_way_has_a_row() -> None:
     "message",
     [
         "AssertionError: rank 1, step 2: parameter 0 is 1\nrank 1, step 3: no\nasked: check:check on 2cpu, hook bf16",
-        "ddp_options:check on 2cpu, hook bf16, seed 0: rank 1, step 2: parameter 0 is 1\n  File ...",
+        "hook_steps:check on 2cpu, hook bf16, seed 0: rank 1, step 2: parameter 0 is 1\n  File ...",
         "AssertionError: rank 1, step 2: parameter 0 is 1\nassert not ['parameter 0 is 1']",
     ],
 )

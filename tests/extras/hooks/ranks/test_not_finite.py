@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from fixtures.gradients.cases import SHAPES
-from fixtures.gradients.checks import ddp_options, many_steps
-from fixtures.gradients.replay import Check, path, violations
+from fixtures.gradients.replay import path, violations
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.worlds import parse_world
 from tests.extras.hooks.broken_hooks import HIDES_NAN
@@ -14,10 +12,10 @@ from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS
 
 RANK = "tests.extras.hooks.ranks.rank_not_finite:not_finite"
 TWO = parse_world("2cpu")
-NOT_FINITE = {"option": "default", "shapes": [*SHAPES], "kinds": ["non_finite"], "seed": 0}
+NOT_FINITE = {"option": "default", "kinds": ["non_finite"]}
 
 
-def found(ranks: RankSet, check: Check, hook: str, **arguments: object) -> list[str]:
+def found(ranks: RankSet, check: str, hook: str, **arguments: object) -> list[str]:
     return violations(ranks.run(TWO, path(check), {"hook": hook, **arguments}, doing=hook))
 
 
@@ -28,12 +26,12 @@ def test_what_is_not_finite_arrives_is_not_remembered_and_breaks_no_promise(rank
             first, *later = answer["finite"]
             assert first < 1
             assert later == [1, 1, 1]
-    assert found(ranks, ddp_options.check, hook, **NOT_FINITE) == []
+    assert found(ranks, "hook_steps:check", hook, **NOT_FINITE) == []
 
 
 def test_what_hides_that_a_gradient_is_not_finite_is_caught(ranks: RankSet) -> None:
-    assert found(ranks, ddp_options.check, HIDES_NAN.name, **NOT_FINITE)
+    assert found(ranks, "hook_steps:check", HIDES_NAN.name, **NOT_FINITE)
 
 
 def test_a_hook_with_a_memory_keeps_no_more_from_step_to_step(ranks: RankSet) -> None:
-    assert found(ranks, many_steps.check, INT8.name, kind="normal", steps=1, seed=0) == []
+    assert found(ranks, "hook_steps:many", INT8.name, steps=1) == []

@@ -126,7 +126,7 @@ def test_a_hook_that_is_fast_and_wrong_never_wins(tmp_path: Path) -> None:
     assert "own_fast" not in tuning["config"]
     assert tuning["decision"] == "faster"
     (excluded, *_) = (one["excluded"] for one in tuning["tried"] if one["config"].startswith("own_fast"))
-    assert "ddp_options:check of tests.hooks_for_tests:fast_and_wrong is wrong" in excluded
+    assert "hook_steps:check of tests.hooks_for_tests:fast_and_wrong is wrong" in excluded
     assert "out: own_fast-bucket" in outcome.output
 
 
