@@ -18,9 +18,8 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import PROMISES, Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import user_code
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from fixtures.ranks.context import RankContext
 
 _WORLDS = [World(backend="gloo", size=size) for size in (3, 2)]

@@ -19,8 +19,7 @@ import torch
 
 from fixtures.launch.protocol import InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.stats.difference import OF_FASTEST, Turns
 from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates, block_steps
 

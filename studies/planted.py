@@ -30,14 +30,12 @@ from weakref import WeakKeyDictionary
 
 from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import Workload, find_workload
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.differences import changed_algorithms
 from fixtures.session.explanation import PROFILED_STEPS, SETTLED_STEPS
-from fixtures.trace.profile import Profile
-from fixtures.trace.ranks_breakdown import over_ranks
-from fixtures.trace.work import work_changes, work_of
+from fixtures.trace.breakdown import over_ranks
+from fixtures.trace.profile import Profile, work_changes, work_of
 
 if TYPE_CHECKING:
     import torch

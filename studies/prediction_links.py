@@ -29,10 +29,9 @@ from fixtures.extras.slow_link.link import Link, parse_rate
 from fixtures.extras.slow_link.rank_links import BehindLink, MeasuredLink, measure_link
 from fixtures.launch.protocol import TrainRequest, TransferRequest
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import TRANSFERS as ALL_TRANSFERS
 from fixtures.matrix.workloads import Workload
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from fixtures.records.files import checked
 from fixtures.records.schema import SCHEMA
 

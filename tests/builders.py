@@ -14,9 +14,8 @@ from fixtures.machine.cpu import HostLoad
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.topology import Gpus
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import parse_world, worlds_of
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world, worlds_of
 from fixtures.records.differences import Snapshot
 from fixtures.records.loss_comparison import LossComparison
 from fixtures.records.measurement import Launch, Measurement

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from itertools import accumulate
 
-from fixtures.trace.breakdown import Collective, Parts, RankBreakdown, StepBreakdown
-from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
+from fixtures.trace.breakdown import Breakdown, Collective, Parts, RankBreakdown, StepBreakdown, over_ranks
 
 
 def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: float) -> StepBreakdown:

@@ -43,10 +43,6 @@ h100clust-worker-1:227602:227792 [0] NCCL INFO Channel 01/0 : 16[0] -> 0[0] [rec
 h100clust-worker-1:497888:497888 [0] NCCL INFO 8 Bytes -> Algo 0 proto 0 time 25.200924
 h100clust-worker-1:497888:497888 [0] NCCL INFO 262144 Bytes -> Algo 0 proto 1 time 54.707825
 """
-# github.com/NVIDIA/nccl/issues/1595 (February 2025, no name of a collective)
-V2_22_OR_NEAR_TUNING = "[0] NCCL INFO 805306368 Bytes -> Algo 1 proto 2 time 3970.683594\n"
-# A Slurm log in Oracle's guide to training Llama 2 (4 nodes, the collective's name and numbers)
-V2_20_OR_NEAR_TUNING = "2: node-0:309:309 [0] NCCL INFO AllGather: 37756928 Bytes -> Algo 1 proto 2 time 2860.208008\n"
 # github.com/NVIDIA/nccl/issues/1781 (2.27.5: the collnet number is that of coll channels again)
 V2_27_CHANNELS = """\
 nccl-tests-gdr-2-worker-1:1960519:1960630 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, \
@@ -106,8 +102,6 @@ NCCL's tuner
 NO_TUNER_PLUGIN = """\
 node-0-0:152:386 [0] NCCL INFO TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.
 """
-# The format in NCCL's source (2.19, src/misc/tuner.cc)
-V2_19_TUNER = "node-0:188:585 [0] NCCL INFO Using tuner plugin: 'Example'\n"
 # docs.nvidia.com/deeplearning/nccl/user-guide, Logging (2.30.3)
 V2_30_START = """\
 NCCL version 2.30.3+cuda13.0

@@ -14,8 +14,7 @@ from fixtures.records.keys import keys_of
 from fixtures.records.schema import BenchmarkRecord, BestRecord, FullRecord, StatsRecord, TestRecord
 from fixtures.stats.step_limit import StepLimit
 from fixtures.stats.verdict import Verdict
-from fixtures.trace.profile import StepParts
-from fixtures.trace.work import Work
+from fixtures.trace.profile import StepParts, Work
 
 DOCUMENT = Path(__file__).parent.parent / "docs/reference/record.md"
 _BEGIN, _END = "<!-- keys: written by python -m tests.record_reference -->", "<!-- end of keys -->"

@@ -14,9 +14,8 @@ from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import load_any
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from fixtures.records.training_effect import Effect
 from fixtures.stats.thresholds import MOST_EXCESS_PERCENT
 from tests.mutants import hooks as mutants

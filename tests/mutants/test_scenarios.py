@@ -10,8 +10,7 @@ from fixtures.gradients.replay import path as path_of
 from fixtures.gradients.replay import violations
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import torch_version
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, UPDATES, sound
 
 SOUND = sound.name

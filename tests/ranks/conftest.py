@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import INTERCONNECTS
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 from fixtures.launch.protocol import CanaryRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World, parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.ranks.bare_operations import REPETITIONS
 from fixtures.records.canary_times import recorded_canaries
 from fixtures.records.schema import RunRecord

@@ -11,7 +11,7 @@ from fixtures.launch.protocol import TrainResult
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.feed import loader_workers
-from fixtures.trace.ranks_breakdown import over_ranks
+from fixtures.trace.breakdown import over_ranks
 from tests.ranks.asking import trained
 
 WORKERS = loader_workers(parse_world("1cpu"))

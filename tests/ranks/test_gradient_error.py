@@ -10,9 +10,8 @@ import pytest
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
 from fixtures.launch.rank_set import RankSet
 from fixtures.matrix.configs import find_config
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.measurement import Launch, Measurement
 from tests.ranks.asking import called, trained
 

@@ -8,8 +8,7 @@ from fixtures.gradients.replay import path
 from fixtures.launch.protocol import CannotRun
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.ranks.asking import called
 
 HERE, OF_LINEAR = "tests.hooks_for_tests", "tests.ranks.linear_hooks"

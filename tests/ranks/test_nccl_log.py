@@ -4,8 +4,7 @@ from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.machine.nccl_log import Choices, fingerprint
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests import nccl_logs as logs
 
 ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
@@ -49,7 +48,7 @@ def test_configs_with_settings_of_nccl_take_turns_in_groups_of_their_own_which_l
 
 
 def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for_them(ranks: RankSet) -> None:
-    call(ranks, WRITE, text=logs.V2_20_OR_NEAR_TUNING)
+    call(ranks, WRITE, text=logs.V2_29_TUNING)
     request = TrainRequest(workload="vit_tiny", config="ddp", world=ONE.name, steps=1, warmup=1, profile=4)
     (result,) = ranks.ask(ONE, request, doing="training")
     assert result.nccl_choices == Choices()

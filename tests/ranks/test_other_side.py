@@ -7,8 +7,7 @@ import pytest
 
 from fixtures.launch.other_side import OtherSide
 from fixtures.launch.rank_sets import DEFAULTS, RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from fixtures.session.against_env import RESERVED
 
 ONE = World(backend="gloo", size=1)

@@ -12,8 +12,7 @@ from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.ranks.asking import called
 
 WORLD, ONE = World(backend="gloo", size=2), World(backend="gloo", size=1)

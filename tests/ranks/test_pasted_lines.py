@@ -10,7 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, COPIES, OUTPUTS
 from fixtures.matrix.hooks import HOOKS
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import INTERCONNECTS
 from tests.ranks.asking import called
 
 # With variables a config needs NCCL; it wraps like its parent, and tests/unit/matrix has its lines. Configs with an

@@ -10,8 +10,7 @@ from fixtures.launch.protocol import PreflightRequest, PreflightResult, TrainReq
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.session import environment
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.session.own_workload_checks import Unfit, unfit
 from tests import workloads_for_tests
 

@@ -8,11 +8,10 @@ import pytest
 
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import find_workload
-from fixtures.trace.breakdown import break_down
+from fixtures.matrix.worlds import INTERCONNECTS
+from fixtures.trace.breakdown import Breakdown, break_down, over_ranks
 from fixtures.trace.profile import Bucket, Ledger, ledger, parts_ms, profile_of
-from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from tests.ranks.asking import trained
 from tests.recordings import timelines
 

@@ -25,9 +25,8 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets, share_out
 from fixtures.launch.session import Session
 from fixtures.launch.starter import Start
-from fixtures.matrix.config_names import Variables
-from fixtures.matrix.interconnects import INTERCONNECTS, Interconnect
-from fixtures.matrix.worlds import World
+from fixtures.matrix.config import Variables
+from fixtures.matrix.worlds import INTERCONNECTS, Interconnect, World
 
 ONE = World(backend="gloo", size=1)
 TWO = World(backend="gloo", size=2)

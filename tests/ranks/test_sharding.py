@@ -10,9 +10,8 @@ from fixtures.launch.protocol import CannotRun
 from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, SHARDING
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.shardings import BY_BLOCK
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.builders import launch, measured
 from tests.ranks import asking
 

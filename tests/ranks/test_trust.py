@@ -10,9 +10,8 @@ import pytest
 from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS, find_config
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import user_code
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from tests.ranks.poisons import NAMES, WORKLOADS
 
 TWO = parse_world("2cpu")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.records.measurement import Launch
 from fixtures.session import canaries
 

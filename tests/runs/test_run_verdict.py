@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from tests.command_line import QUICK, Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf as pytest_perf

@@ -9,9 +9,8 @@ import pytest
 
 from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.script import ScriptRequest, ScriptResult
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import SCRIPT
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 
 SCRIPTS = Path(__file__).parent / "scripts"
 STEPS, WARMUP = 6, 4

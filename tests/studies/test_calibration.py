@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.canary_times import host_change
 from fixtures.records.priors import Priors

@@ -11,8 +11,8 @@ from torch.utils.data import default_collate
 from fixtures.__main__ import main
 from fixtures.extras import EXTRAS, Part
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS, find_workload
+from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.ranks.loop import optimizer_of
 from fixtures.session.options import OPTIONS, add_options
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
-from fixtures.trace.work import Work
+from fixtures.trace.profile import Work
 from studies.bisection import measured_pairs
 
 COMMITS = 64

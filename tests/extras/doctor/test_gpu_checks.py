@@ -10,9 +10,8 @@ from fixtures.extras.doctor.findings import findings
 from fixtures.extras.doctor.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
 from fixtures.extras.doctor.gpu_condition import GpuCondition, pci_address
 from fixtures.extras.doctor.host_checks import Host
-from fixtures.machine.gpu_health import GpuSettings
 from fixtures.machine.gpu_links import Machine
-from fixtures.machine.gpu_state import OtherProcess, Reading
+from fixtures.machine.gpu_state import GpuSettings, OtherProcess, Reading
 from tests.extras.doctor.fake_host import write_host
 from tests.unit.machine.test_gpu_links import B200, H100_NVL
 

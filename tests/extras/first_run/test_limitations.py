@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.extras.first_run.limitations import limitations
 from fixtures.machine.cpu import HostLoad
-from fixtures.machine.gpu_health import GpuWarning
+from fixtures.machine.gpu_state import GpuWarning
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 
 DEVICE = {

@@ -9,9 +9,8 @@ from fixtures.extras.predict.plugin import advice_lines
 from fixtures.extras.predict.prediction import all_reduces_of
 from fixtures.extras.predict.run_advice import Advised, advice_of, advice_record, figures_for
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.recorded import json_of
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.baselines import read_history
 from fixtures.records.measurement import Measurement
 from fixtures.session.canaries import CanaryTimes

@@ -9,9 +9,8 @@ from fixtures.extras.tune.battery import Battery
 from fixtures.extras.tune.tuning import Cell
 from fixtures.launch.protocol import SmallProblemRequest, SmallProblemResult
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import World, parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 
 CELL = Cell(
     reference="vit_tiny",

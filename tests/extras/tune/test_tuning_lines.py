@@ -9,9 +9,8 @@ from fixtures.extras.tune.candidates import Candidate
 from fixtures.extras.tune.tuned import Tuned
 from fixtures.extras.tune.tuning_lines import tuning_lines
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 
 FOUND = Tuned(
     workload=WORKLOADS["vit_tiny"],

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.stats.step_account import account_of
 from fixtures.stats.step_limit import StepLimit, limited_by
-from fixtures.trace.ranks_breakdown import device_times, over_ranks
+from fixtures.trace.breakdown import device_times, over_ranks
 from tests.script.conftest import PLAIN, STEP, Run
 
 Write = Callable[..., Path]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.machine.gpu_health import read_gpu_settings
+from fixtures.machine.gpu_state import read_gpu_settings
 from fixtures.machine.topology import gpus
 
 

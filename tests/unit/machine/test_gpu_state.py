@@ -7,13 +7,13 @@ from typing import Any
 import pynvml
 import pytest
 
-from fixtures.machine.gpu_health import gpu_warnings
 from fixtures.machine.gpu_state import (
     GpuWatch,
     LaunchReadings,
     LaunchState,
     OtherProcess,
     Reading,
+    gpu_warnings,
     other_processes,
     read_gpus,
     reason_names,

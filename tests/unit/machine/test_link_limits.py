@@ -2,8 +2,7 @@
 
 import pytest
 
-from fixtures.machine.gpu_links import Device, Machine
-from fixtures.machine.peak_rates import host_link_gb_per_s, pcie_gb_per_s
+from fixtures.machine.gpu_links import Device, Machine, host_link_gb_per_s, pcie_gb_per_s
 
 
 @pytest.mark.parametrize(

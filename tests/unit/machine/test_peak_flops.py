@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.machine.peak_rates import Arithmetic, peak_flops
+from fixtures.machine.gpu_links import Arithmetic, peak_flops
 
 
 @pytest.mark.parametrize(

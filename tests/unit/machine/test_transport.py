@@ -1,22 +1,13 @@
-"""Transports from NCCL's log, in the format of each version that a GPU machine may still have."""
+"""Transports from NCCL's log."""
 
 from collections import Counter
 
 import pytest
 
-from fixtures.machine.transport import WrongTransport, check_interconnect, check_requested_network, transports
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.machine.nccl_log import WrongTransport, check_interconnect, check_requested_network, transports
+from fixtures.matrix.worlds import INTERCONNECTS
 from tests import nccl_logs as logs
 
-V2_10 = """\
-node:4711:4790 [0] NCCL INFO Channel 00/12 :    0   1
-node:4711:4790 [0] NCCL INFO Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1
-node:4711:4790 [0] NCCL INFO Channel 00 : 0[6000] -> 1[7000] via P2P/IPC
-node:4712:4791 [1] NCCL INFO Channel 00 : 1[7000] -> 0[6000] via P2P/IPC
-node:4711:4790 [0] NCCL INFO Channel 01 : 0[6000] -> 1[7000] via P2P/IPC/read
-node:4711:4790 [0] NCCL INFO Connected all rings
-node:61:61 [0] NCCL INFO Channel 01 : 2[8000] -> 0[6000] via direct shared memory
-"""
 V2_14 = """\
 node:88:133 [0] NCCL INFO Channel 00/0 : 0[17000] -> 1[b2000] via SHM/direct/direct
 node:89:134 [1] NCCL INFO Channel 00/0 : 1[b2000] -> 0[17000] via SHM/direct/direct
@@ -60,7 +51,6 @@ node:1:1 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 3
 @pytest.mark.parametrize(
     ("log", "found"),
     [
-        (V2_10, {"P2P/IPC": 2, "P2P/IPC/read": 1, "SHM": 1}),
         (V2_14, {"SHM/direct/direct": 2, "SHM/direct/CE": 1}),
         (V2_18, {"P2P/direct": 1, "P2P/CUMEM/read": 1, "P2P/indirect": 1, "P2P/indirect/read": 1}),
         (V2_21_SOCKET, {"NET/Socket": 3}),
@@ -70,7 +60,7 @@ node:1:1 [0] NCCL INFO 24 coll channels, 24 collnet channels, 0 nvls channels, 3
         ("", {}),
         ("node:1:1 [0] NCCL INFO Channel 00/24 : 0 1 2 3\n", {}),
     ],
-    ids=["2.10", "2.14", "2.18", "2.21-socket", "of-all-ranks", "2.28-ib", "2.28-cumem", "nothing", "no-connection"],
+    ids=["2.14", "2.18", "2.21-socket", "of-all-ranks", "2.28-ib", "2.28-cumem", "nothing", "no-connection"],
 )
 def test_each_connection_counts_once(log: str, found: dict[str, int]) -> None:
     assert transports(log) == Counter(found)
@@ -79,7 +69,7 @@ def test_each_connection_counts_once(log: str, found: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "log"),
     [
-        ("native", V2_10),
+        ("native", V2_28_CUMEM),
         ("native", V2_14 + logs.V2_21_NVLS),
         ("native", ""),
         ("shm", V2_14),
@@ -97,7 +87,7 @@ def test_the_interconnect_that_was_asked_for_passes(name: str, log: str) -> None
     [
         ("shm", V2_28_CUMEM, "did not take effect: NCCL uses P2P/CUMEM on 3 of 3 channels"),
         ("net", V2_14, "NCCL uses SHM/direct/direct on 2 of 3 channels, SHM/direct/CE on 1 of 3 channels"),
-        ("shm", V2_14 + V2_10.replace("Channel 00", "Channel 07"), "P2P/IPC on 2 of 6 channels"),
+        ("shm", V2_14 + V2_28_CUMEM.replace("Channel 00", "Channel 07"), "P2P/CUMEM on 3 of 6 channels"),
         ("shm", V2_14 + logs.V2_21_NVLS, "did not take effect: NCCL uses NVLS on 16 channels"),
         ("net", V2_21_SOCKET + logs.V2_21_NVLS + logs.V2_27_CHANNELS, "NCCL uses NVLS on 16 channels"),
         ("shm", V2_28_CUMEM + logs.V2_21_NVLS, "P2P/CUMEM on 3 of 3 channels, NVLS on 16 channels"),

@@ -29,10 +29,9 @@ from fixtures.matrix.configs import (
 )
 from fixtures.matrix.hook import Gradient
 from fixtures.matrix.hooks import HOOKS, low_rank
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.lookup import NotFound, look_up
 from fixtures.matrix.workloads import WORKLOADS, Workload
-from fixtures.matrix.worlds import World, parse_world, worlds_of
+from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world, worlds_of
 
 SHAPES = st.lists(st.integers(1, 300), min_size=1, max_size=4).map(tuple)
 GRADIENTS = st.lists(st.tuples(SHAPES, st.sampled_from([2, 4, 8])), max_size=6)

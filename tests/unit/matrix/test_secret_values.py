@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.launch.other_side import OtherSide
-from fixtures.matrix.secret_values import is_secret, of_launch_line, of_pytest, within, without_secrets
+from fixtures.matrix.plain_text import is_secret, of_launch_line, of_pytest, within, without_secrets
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from torch import distributed
 
 from fixtures.launch.protocol import CannotRun
-from fixtures.matrix.config_names import Variables
+from fixtures.matrix.config import Variables
 from fixtures.ranks import process_group
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.process_group import options

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.records.canary_times import LaunchTimes, host_change
 from fixtures.records.measurement import had_no_lead
 from fixtures.records.schema import TestRecord

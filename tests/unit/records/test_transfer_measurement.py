@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.machine.gpu_links import limit_gb_per_s
 from fixtures.machine.nccl_log import Fingerprint
-from fixtures.machine.peak_rates import limit_gb_per_s
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
-from fixtures.matrix.worlds import World, parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.transfer_measurement import Transfers
 

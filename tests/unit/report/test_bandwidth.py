@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.transfers import TRANSFERS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.transfer_measurement import Transfers
 from fixtures.report.under_the_table import bandwidth_lines

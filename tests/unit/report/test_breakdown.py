@@ -8,8 +8,8 @@ from fixtures.report.profiles import COLUMNS, BreakdownRow, breakdown_lines, fin
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
+from fixtures.trace.breakdown import Breakdown
 from fixtures.trace.profile import profile_of
-from fixtures.trace.ranks_breakdown import Breakdown
 from tests.builders import SETTINGS, case_of, measured
 from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 

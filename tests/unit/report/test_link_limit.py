@@ -8,9 +8,8 @@ import pytest
 
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.configs import CONFIGS, find_config
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.files import checked
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import FullRecord, TestRecord

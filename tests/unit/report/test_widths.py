@@ -12,10 +12,9 @@ from fixtures.gradients.hook_training import effect
 from fixtures.launch.interpreter import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
 from fixtures.matrix.plain_text import WIDTH
 from fixtures.matrix.transfers import TRANSFERS
-from fixtures.matrix.worlds import parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.launch_statistics import TimedLaunch
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import EnvironmentRecord

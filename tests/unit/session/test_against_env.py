@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fixtures.launch.other_side import OtherSide
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.session.against_env import RESERVED, read_variables
 
 NATIVE, SHM = INTERCONNECTS["native"], INTERCONNECTS["shm"]

@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.records.baselines import Recorded
 from fixtures.records.config_comparison import disturbance_of
 from fixtures.records.measurement import Measurement

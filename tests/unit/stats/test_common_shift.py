@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.records.differences import software_differences
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, excusable, share_of_tests_percent

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.matrix.canary_names import HOST
+from fixtures.matrix.transfers import HOST
 from fixtures.stats.verdict import judge
 from fixtures.stats.whole_run import found_percent, slower_machine, times_the_machine, too_little_found
 

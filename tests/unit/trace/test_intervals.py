@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.trace.intervals import Intervals, clip, intersect, length, subtract, union
+from fixtures.trace.timeline import Intervals, clip, intersect, length, subtract, union
 
 SPAN = st.tuples(st.integers(0, 30), st.integers(0, 30))
 ANY = st.lists(SPAN, max_size=8)

@@ -9,9 +9,8 @@ import pytest
 
 from fixtures.matrix.recorded import json_of
 from fixtures.report.profiles import ledger_lines
-from fixtures.trace.breakdown import Collective, break_down
+from fixtures.trace.breakdown import Breakdown, Collective, break_down, over_ranks
 from fixtures.trace.profile import Bucket, Ledger, ledger, parts_ms
-from fixtures.trace.ranks_breakdown import Breakdown, over_ranks
 from tests.h200 import POWERSGD, on_ranks, step
 from tests.recordings import AUTOGRAD, GEMM, NCCL, NCCL_STREAM, Recording, timelines
 

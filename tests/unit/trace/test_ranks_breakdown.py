@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fixtures.matrix.recorded import json_of
-from fixtures.trace.breakdown import RankBreakdown, break_down
+from fixtures.trace.breakdown import Breakdown, RankBreakdown, Waiting, break_down, over_ranks
 from fixtures.trace.profile import parts_ms, profile_of
-from fixtures.trace.ranks_breakdown import Breakdown, Waiting, over_ranks
 from fixtures.trace.timeline import BadTrace
 from tests.h200 import POWERSGD
 from tests.recordings import NCCL, NCCL_STREAM, Recording, ddp_steps, sqlite, timelines

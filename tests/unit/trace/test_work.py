@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.matrix.recorded import json_of
 from fixtures.trace.breakdown import StepBreakdown
-from fixtures.trace.work import Counts, Work, work_changes, work_of
+from fixtures.trace.profile import Counts, Work, work_changes, work_of
 from tests.h200 import on_ranks, step
 
 

@@ -5,7 +5,7 @@ import pytest
 from fixtures.extras.predict.overlap import bucket_layout
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.interconnects import INTERCONNECTS
+from fixtures.matrix.worlds import INTERCONNECTS
 from tests.ranks.asking import trained
 
 

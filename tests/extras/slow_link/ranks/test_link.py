@@ -18,8 +18,7 @@ from fixtures.extras.slow_link.link_setup import NoLink, _run
 from fixtures.extras.slow_link.rank_links import BehindLink, measure_link
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_sets import RankSets
-from fixtures.matrix.interconnects import INTERCONNECTS
-from fixtures.matrix.worlds import World
+from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.machines import ROOT, require_namespaces
 
 RATE = 100 * 10**6

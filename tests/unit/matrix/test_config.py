@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.matrix.config_names import Words, parse
+from fixtures.matrix.config import Words, parse
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.lookup import NotFound
