@@ -19,7 +19,7 @@ def of(config: str, request: TrainRequest = REQUEST, workers: int = 1) -> Schedu
 def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes_if_a_precision_is_asked_for() -> None:
     plan = of("ddp")
     assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (5, 4, 1, [8, 8, 4])
-    assert plan.batches == 10 + 20 + 2  # one more step before each further block
+    assert plan.batches == 10 + 20 + 2 + 3 * (8 + 1)  # one more step before each further block
     plan = of("ddp", replace(REQUEST, precision_percent=0))
     assert (plan.warmup, plan.timed, plan.ahead, plan.sizes) == (9, 0, 1, [20])
 
@@ -27,7 +27,7 @@ def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes_if_a_precision
 def test_a_loader_and_averaged_weights_have_whole_rounds() -> None:
     plan = of("feed_loader", workers=3)
     assert (plan.round, plan.steps, plan.loaded_ahead, plan.timed) == (3, 21, 3 * PREFETCH, 0)
-    assert plan.batches == 10 + plan.loaded_ahead + 3 + 21 + len(plan.sizes) - 1
+    assert plan.batches == 10 + plan.loaded_ahead + 3 + 21 + len(plan.sizes) - 1 + 3 * (9 + 3)
     assert (of("local_sgd_8").round, of("local_sgd_8").steps) == (8, 24)
 
 
