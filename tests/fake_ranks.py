@@ -38,6 +38,7 @@ from fixtures.matrix.configs import find_config
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.workloads import Workload, find_workload
 from fixtures.matrix.worlds import World, parse_world
+from fixtures.stats.kept_by_steps import OBJECTS, Kept
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
 from fixtures.trace.breakdown import Collective, RankBreakdown
 from tests.gradient_checks import CHECKS
@@ -106,6 +107,7 @@ def train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
         flops_per_sample={"matrix product": FLOPS_PER_SAMPLE, "convolution": 0} if asked.count_flops else None,
         sharded_blocks=["layers"] if config.in_fsdp2 else [],
         breakdown=_break_down(world, rank) if asked.profile else None,
+        kept=[Kept(of=OBJECTS, number=6, type="list", of_type=6)],
     )
 
 

@@ -1,4 +1,4 @@
-"""A test fails when its steps need more memory on GPUs than in its newest record of the same torch."""
+"""A test fails when its steps need more memory on GPUs, or keep more, than in its newest record of the same torch."""
 
 import shutil
 from collections.abc import Callable
@@ -68,6 +68,22 @@ def test_older_records_and_those_of_another_torch_fail_nothing(
 ) -> None:
     outcome, now = run(recorded, tmp_path, change)
     assert (outcome.exit_code, now["failed"]) == (0, {}), outcome.output
+
+
+def test_steps_that_keep_twice_as_much_fail_the_test(recorded: Path, tmp_path: Path) -> None:
+    def kept(number: int) -> Callable[[Record], None]:
+        def change(record: Record) -> None:
+            for info in infos(record).values():
+                info["kept"] = [{"of": "objects", "number": number}]
+
+        return change
+
+    assert run(recorded, tmp_path / "4", kept(4))[0].exit_code == 0
+    _, now = run(recorded, tmp_path / "3", kept(3))
+    assert now["failed"][ONE] == (
+        "each step keeps 6 objects (of them 6 list), and 3 in 0001_before.json, with the same torch and Python; free "
+        "what it keeps or, if that is intended, remove this record (git rm) and save another one"
+    )
 
 
 def test_a_slowdown_keeps_its_verdict(recorded: Path, tmp_path: Path) -> None:
