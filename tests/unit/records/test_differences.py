@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fixtures.records.baselines import Recorded
-from fixtures.records.differences import Snapshot, cause, in_no_record, variables_to_try
+from fixtures.records.differences import Snapshot, cause, differences, in_no_record, variables_to_try
 from fixtures.records.remedies import REMEDIES
 from fixtures.records.schema import UNKNOWN
 from fixtures.session.measure import cause_since
@@ -51,6 +51,17 @@ def why(info: dict[str, Any] | None = None, **software: Any) -> str:
     now = {**INFO, "steps_per_s": 1 / 0.112, **(info or {})}
     before = snapshot(INFO, SOFTWARE)
     return cause(before, snapshot(now, {**SOFTWARE, **software}))
+
+
+def test_cpus_of_the_ranks_and_what_a_step_keeps_are_differences() -> None:
+    def side(threads: int, kept: list[dict[str, Any]] | None) -> dict[str, Any]:
+        return {**INFO, "rank_cpus": [{"threads": threads, "cpus": [0]}], "kept": kept}
+
+    objects = [{"of": "objects", "number": 156}]
+    before, now = (snapshot(side(*of), SOFTWARE) for of in ((1, []), (4, objects)))
+    assert differences(before, now) == ["threads a rank 1 -> 4", "each step keeps 0 -> 156 objects"]
+    unknown = snapshot(side(1, None), SOFTWARE)
+    assert differences(unknown, snapshot(side(1, objects), SOFTWARE)) == []
 
 
 def test_the_part_and_the_phase_that_grew_are_named_and_none_that_shrank() -> None:
