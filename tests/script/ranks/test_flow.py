@@ -25,7 +25,7 @@ def state():
 def test_an_error_of_the_flow_is_the_answer_of_the_rank_although_the_script_catches_it(
     run: Run, script: Callable[..., Path]
 ) -> None:
-    breaks = f"{PLAIN}\nfrom fixtures.ranks.script import flow; flow.ScriptProfile = None"
+    breaks = f"{PLAIN}\nfrom fixtures.ranks.script import flow; flow.Profiling = None"
     catches = f"try:\n{indent(STEP, '    ')}\nexcept Exception:\n    pass"
     results = run(script(breaks, catches), profile=2)
     assert all(any("raised after its measured steps" in one for one in result.remarks) for result in results)

@@ -9,8 +9,8 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
+from fixtures.ranks.profiling import FURTHER
 from fixtures.ranks.script.running import own_file
-from fixtures.ranks.script.script_profile import FURTHER
 from tests.script.conftest import SCRIPTS, STEPS, WARMUP, Run
 
 # A script with a step to fill in.

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fixtures.ranks.clock import StepClock, clock_of
+from fixtures.ranks.window import AllRanks, Window
 
 
 class Marks:
@@ -20,34 +21,44 @@ class Marks:
 
 
 @pytest.mark.parametrize(
-    ("steps", "phases_s"),
+    ("steps", "steps_s"),
     [
-        (["forward backward"] * 2, {"forward": [1, 3], "backward": [2, 4]}),
+        (["forward backward"] * 2, [{"forward": 1, "backward": 2}, {"forward": 3, "backward": 4}]),
         # One that occurs twice has the sum.
-        (
-            ["forward backward forward backward optimizer"],
-            {"forward": [1 + 3], "backward": [2 + 4], "optimizer": [5]},
-        ),
+        (["forward backward forward backward optimizer"], [{"forward": 1 + 3, "backward": 2 + 4, "optimizer": 5}]),
     ],
 )
-def test_each_phase_has_the_time_up_to_its_mark_in_each_step(steps: list[str], phases_s: dict[str, list[int]]) -> None:
+def test_each_phase_has_the_time_up_to_its_mark_in_each_step(steps: list[str], steps_s: list[dict[str, int]]) -> None:
     clock = StepClock(Marks())
+    clock.begin()
     for phases in steps:
         for phase in phases.split():
             clock.mark(phase)
         clock.end_step()
-    assert clock.phases_s() == phases_s
+    assert clock.steps_s() == steps_s
+
+
+def test_a_step_that_has_not_ended_does_not_count() -> None:
+    clock = StepClock(Marks())
+    clock.begin()
+    clock.mark("forward")
+    clock.end_step()
+    clock.mark("forward")
+    assert (clock.ended, clock.steps_s()) == (1, [{"forward": 1}])
 
 
 def test_a_phase_that_a_step_lacks_took_no_time_there() -> None:
-    clock = StepClock(Marks())
-    for phases in (("forward",), ("forward", "optimizer"), ("forward",)):
-        for phase in phases:
-            clock.mark(phase)
-        clock.end_step()
-    times = clock.phases_s()
-    assert times["forward"] == [1, 2, 4]
-    assert times["optimizer"] == pytest.approx([0, 3, 0][: len(times["optimizer"])])
+    all_ranks = AllRanks(device=torch.device("cpu"), wait=lambda: None, slowest=lambda values: values)
+    window = Window(all_ranks=all_ranks, marks=2, precision_percent=0)
+    for wanted in window.measure([1, 2], ahead=0):
+        wanted.clock.begin()
+        for _ in range(wanted.number):
+            wanted.clock.mark("forward")
+            if window.measured:
+                wanted.clock.mark("optimizer")
+            wanted.clock.end_step()
+    assert list(map(len, window.phases_s.values())) == [3, 3]
+    assert [time > 0 for time in window.phases_s["optimizer"]] == [False, True, True]
 
 
 def test_marks_are_on_the_device_that_works_and_not_on_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,5 +75,6 @@ def test_marks_are_on_the_device_that_works_and_not_on_the_current_one(monkeypat
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"of GPU {device.index}")
     clock = StepClock(clock_of(torch.device("cuda", 1), 1))
+    clock.begin()
     clock.mark("forward")  # one more than announced
     assert recorded == ["of GPU 1"] * 2

@@ -1,7 +1,6 @@
 """A rank on a GPU reads its own profile: the device's activities, and the host's time at its marks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +13,13 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from fixtures.ranks.profiling import Event, HostMarks, events_of, marked, profiler_of_steps, timeline_of
+from fixtures.ranks.context import RankContext
+from fixtures.ranks.profiling import Event, Profiling, events_of, timeline_of
+from fixtures.ranks.window import AllRanks
 from fixtures.trace.breakdown import StepBreakdown, break_down
 from fixtures.trace.chrome import read_chrome
 from fixtures.trace.timeline import BadTrace, HostInterval
+from tests.builders import as_rank
 from tests.recordings import COPIED_BYTES, GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
 
 US = 1000
@@ -111,37 +113,40 @@ def test_a_gpu_of_which_nothing_was_recorded_is_an_error() -> None:
         timeline_of(events, 1, [], on_gpu=True)
 
 
+def recorded(ctx: RankContext, train: Callable[[Profiling], object]) -> Profiling:
+    """Four steps, each with this in it."""
+    alone = AllRanks(device=ctx.device, wait=lambda: None, slowest=lambda values: values)
+    recording = Profiling(ctx, ctx.device)
+    for wanted in recording.steps(3, alone):
+        for number in range(wanted.number if wanted.marked else 0):
+            with recording.mark(f"Batch {number}", ""):
+                train(recording)
+    return recording
+
+
 def test_on_the_cpu_the_events_in_memory_give_the_same_breakdown_as_the_trace_in_a_file(tmp_path: Path) -> None:
     layer = torch.nn.Linear(64, 64)
-    with profiler_of_steps(on_gpu=False) as profiler:
-        for number in range(4):
-            with marked(f"Batch {number}", ""):
-                with marked("forward", ""):
-                    loss = layer(torch.ones(8, 64)).sum()
-                with marked("backward", ""):
-                    loss.backward()
-    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
-    in_memory = break_down(timeline_of(events_of(profiler), 0, [], on_gpu=False)).steps
+
+    def train(recording: Profiling) -> None:
+        with recording.mark("forward", ""):
+            loss = layer(torch.ones(8, 64)).sum()
+        with recording.mark("backward", ""):
+            loss.backward()
+
+    recording = recorded(as_rank(tmp_path), train)
+    recording.export(tmp_path / "trace.json")
+    in_memory = recording.breakdown().steps
     assert in_memory == break_down(read_chrome(tmp_path / "trace.json")).steps
     assert in_memory[0].kernels.keys() >= {"linear", "sum"}
 
 
 def test_the_hosts_time_at_a_mark_is_on_the_axis_of_torchs_traces(tmp_path: Path) -> None:
-    marks = HostMarks()
-
-    @contextmanager
-    def both(name: str) -> Iterator[None]:
-        with marks(name, ""), marked(name, ""):
-            yield
-
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        for number in range(50):
-            with both(f"Batch {number}"):
-                torch.ones(1000).add_(1)
-    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+    recording = recorded(as_rank(tmp_path), lambda _: torch.ones(1000).add_(1))
+    recording.export(tmp_path / "trace.json")
     timeline = read_chrome(tmp_path / "trace.json")
     assert timeline.zero_ns is not None
     ranges = {r.name: r for r in timeline.ranges}
-    within = [replace(ranges[m.name], start_ns=ranges[m.name].start_ns + timeline.zero_ns) for m in marks.ranges]
+    marks = recording.ranges
+    within = [replace(ranges[m.name], start_ns=ranges[m.name].start_ns + timeline.zero_ns) for m in marks]
     # A busy machine may interrupt the host between a mark and its range, but not at half of them.
-    assert abs(median(r.start_ns - m.start_ns for r, m in zip(within, marks.ranges, strict=True))) < 100 * US
+    assert abs(median(r.start_ns - m.start_ns for r, m in zip(within, marks, strict=True))) < 100 * US
