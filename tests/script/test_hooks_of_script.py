@@ -14,6 +14,7 @@ from fixtures.report.card import card_of
 from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
+from fixtures.stats.difference import of_sides
 from fixtures.stats.step_account import host_time
 from fixtures.stats.verdict import UNJUDGED
 from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured, printed, report_of
@@ -68,6 +69,13 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
 def test_a_hook_that_took_turns_is_not_advised_before_its_gradients_were_compared() -> None:
     (best, *_) = report_of(run_with(BLOCKS)).record.best or []
     assert (best.reason, best.use, best.lines) == (Reason.GRADIENTS, None, None)
+
+
+def test_turns_find_three_percent_that_launches_do_not_where_starts_differ_by_twelve() -> None:
+    (turns,) = run_with(BLOCKS | {"bf16": [103.2] * 6}).turns.values()
+    assert turns.difference("as_written-bf16", "as_written").is_slower(comparisons=2)
+    starts = [100.0, 106.0, 112.0]
+    assert not of_sides([1.03 * ms for ms in starts], starts).is_slower()
 
 
 def test_steps_that_do_other_work_are_said() -> None:

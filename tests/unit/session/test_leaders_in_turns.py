@@ -12,7 +12,7 @@ from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.configs import DDP_SETTINGS
 from fixtures.records.config_advice import best_of
 from fixtures.records.measurement import Measurement
-from fixtures.session.leaders_in_turns import take_turns
+from fixtures.session.leaders_in_turns import differing_launches, take_turns
 from fixtures.session.run_state import Run
 from fixtures.session.setting_effects import setting_gains
 from tests.builders import launch, measured, run_of
@@ -88,6 +88,27 @@ def test_the_user_is_told_what_launches_decide_before_configs_take_turns(
     ranks = Asked()
     turns_of(of("ddp_default", *step_ms), of("bucket_10mb", *step_ms[::-1]), ranks=ranks, busy=busy)
     assert f"because their launches {decides}" in ranks.said[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "step_ms", "world", "told"),
+    [
+        ("as_written", (47, 52, 53), "2gpu", ("12 %", "3 launches decide 27 %", "turns (--quick) 0.3 %")),
+        ("ddp_default", (47, 52, 53), "2cpu", ("12 %", "3 launches decide 27 %", "turns 4.7 %")),
+        ("as_written", (50, 52, 53), "2gpu", ()),
+        ("bucket_10mb", (47, 52, 53), "2gpu", ()),
+        ("as_written", (47,), "2gpu", ()),
+    ],
+)
+def test_where_launches_of_what_is_compared_with_differ_the_user_is_told_what_they_decide(
+    config: str, step_ms: tuple[float, ...], world: str, told: tuple[str, ...]
+) -> None:
+    m = of(config, *step_ms, world=world)
+    if config == "as_written":
+        m = replace(m, workload=replace(m.workload, training=cast(Any, "train.py")))
+    said = differing_launches(m)
+    assert bool(said) == bool(told)
+    assert [words for words in told if words not in (said or "")] == []
 
 
 def test_where_a_graph_cannot_be_captured_the_others_take_turns() -> None:
