@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.trace.chrome import read_chrome
+from fixtures.trace.chrome import read_events, timeline_of
 from fixtures.trace.timeline import Timeline
 
 TRAIN, AUTOGRAD, OTHER = 101, 102, 103
@@ -191,6 +191,11 @@ def _x(category: str, name: str, pid: int, tid: int, start: float, end: float, *
 
 def _ns(us: float) -> int:
     return round(1000 * us)
+
+
+def read_chrome(file: Path) -> Timeline:
+    """The timeline of a Chrome trace."""
+    return timeline_of(file.name, read_events(file))
 
 
 def timelines(file: Path) -> list[Timeline]:

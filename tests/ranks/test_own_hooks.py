@@ -123,9 +123,10 @@ def test_error_feedback_that_loses_nothing_is_not(ranks: RankSet, name: str, opt
 
 def test_a_hook_that_claims_to_compress_and_does_not_is_caught(ranks: RankSet) -> None:
     found = ask(ranks, "wire:wire", hook=f"{HERE}:claims_bf16")[0]
-    counted, dtype = (line for line in found if line.startswith("1 MB buckets"))
-    assert re.fullmatch(r"1 MB buckets: 4\.\d+ MB a step on the wire, 2.097152 MB are promised: .* wire_bytes", counted)
-    assert dtype == "1 MB buckets: collectives of float32, of bfloat16 are promised"
+    counted, dtype = (line for line in found if line.startswith("1024 kB buckets"))
+    says = r"1024 kB buckets: 4\.\d+ MB a step on the wire, 2.097152 MB are promised: .* wire_bytes"
+    assert re.fullmatch(says, counted)
+    assert dtype == "1024 kB buckets: collectives of float32, of bfloat16 are promised"
 
 
 @pytest.mark.parametrize(

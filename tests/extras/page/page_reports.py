@@ -6,8 +6,7 @@ from fixtures.extras.page.nights import nights_until
 from fixtures.extras.page.page_report import PageReport
 from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
 from fixtures.records.files import checked
-from fixtures.trace.chrome import read_chrome
-from tests.recordings import ddp_steps
+from tests.recordings import ddp_steps, read_chrome
 from tests.run_reports import BASELINES
 from tests.saved_records import Record
 

@@ -11,9 +11,8 @@ import pytest
 
 from fixtures.extras.page.merged_trace import merge_step
 from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
-from fixtures.trace.chrome import read_chrome
 from fixtures.trace.timeline import BadTrace, Timeline
-from tests.recordings import NCCL, Recording, ddp_steps
+from tests.recordings import NCCL, Recording, ddp_steps, read_chrome
 
 # Any: events are JSON.
 Event = dict[str, Any]

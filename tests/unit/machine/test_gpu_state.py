@@ -92,8 +92,8 @@ def test_gpus_and_launches_share_a_remark_with_the_worst_number() -> None:
 
 
 def test_mean_power_is_the_energy_between_the_readings() -> None:
-    assert around(replace(FINE, energy_j=3400.0)).mean_power_w(0) == 600
-    assert around(replace(FINE, energy_j=None)).mean_power_w(0) is None
+    assert LaunchReadings.of(around(replace(FINE, energy_j=3400.0))).mean_power_w == 600
+    assert LaunchReadings.of(around(replace(FINE, energy_j=None))).mean_power_w is None
 
 
 def test_a_launch_is_recorded_and_what_is_the_same_of_several_gpus_once() -> None:

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from fixtures.matrix.config import Config
+from fixtures.matrix.config import Config, step_lines
 from fixtures.matrix.configs import CONFIGS
-from fixtures.matrix.step_lines import step_lines
 
 
 def lines(config: Config) -> tuple[str, ...]:

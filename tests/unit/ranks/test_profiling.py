@@ -17,10 +17,9 @@ from fixtures.ranks.context import RankContext
 from fixtures.ranks.profiling import Event, Profiling, events_of, timeline_of
 from fixtures.ranks.window import AllRanks
 from fixtures.trace.breakdown import StepBreakdown, break_down
-from fixtures.trace.chrome import read_chrome
 from fixtures.trace.timeline import BadTrace, HostInterval
 from tests.builders import as_rank
-from tests.recordings import COPIED_BYTES, GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps
+from tests.recordings import COPIED_BYTES, GEMM, NCCL, NCCL_STREAM, Recording, ddp_steps, read_chrome
 
 US = 1000
 

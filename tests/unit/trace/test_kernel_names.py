@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.trace.names import is_collective, operation, short_name
+from fixtures.trace.timeline import is_collective, operation, short_name
 
 
 @pytest.mark.parametrize(

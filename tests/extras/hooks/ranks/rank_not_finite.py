@@ -13,8 +13,7 @@ def not_finite(ctx: RankContext, *, hook: str, value: float) -> dict[str, list[f
 
     All steps compress.
     """
-    run = ProbeRun(ctx, hook, shapes=[_SHAPE])
-    run.wrap()
+    run = ProbeRun(ctx, hook, shapes=[_SHAPE]).wrap()
     generator = torch.Generator().manual_seed(ctx.rank)
     shares = []
     for step in range(run.hook.first_step + 5):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.trace.chrome import read_chrome
+from fixtures.extras.explain.recordings import read_chrome
 from fixtures.trace.timeline import BadTrace
 
 STEP = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#0", "pid": 1, "tid": 1, "ts": 0, "dur": 900}
