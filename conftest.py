@@ -34,7 +34,6 @@ pytest_plugins = (
     "fixtures.session.collected",
     "fixtures.session.script_tests",
     "fixtures.session.references",
-    "fixtures.session.order",
     "fixtures.session.launches",
     "fixtures.session.measured_tests",
     "fixtures.session.measure",

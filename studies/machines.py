@@ -104,7 +104,7 @@ def _root(scenario: str, index: int, folder: Path) -> Path:
     copy.mkdir()
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", "HEAD"], check=True, capture_output=True).stdout
     subprocess.run(["tar", "-x", "-C", str(copy)], input=archive, check=True)
-    changed = copy / "fixtures" / "ranks" / "clock.py"
+    changed = copy / "fixtures" / "ranks" / "window.py"
     changed.write_text(changed.read_text() + "# another revision\n")
     return copy
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fixtures.launch.heartbeat import Heartbeat
+from fixtures.launch.channel import Heartbeat
 from fixtures.launch.processes import OnThisMachine
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.cpu import HostLoad

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.launch import reaper
-from fixtures.launch.heartbeat import Heartbeat
+from fixtures.launch.channel import Heartbeat
 from tests.command_line import ALONE
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,7 @@ import weakref
 import torch
 from torch import distributed
 
-from fixtures.launch.channel import Channel
-from fixtures.launch.heartbeat import IMPORTING, LATE_IMPORT
+from fixtures.launch.channel import IMPORTING, LATE_IMPORT, Channel
 from fixtures.launch.protocol import CannotRun
 from fixtures.ranks.context import RankContext
 

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from fixtures.launch import turns
+from fixtures.launch import session
 from tests.command_line import ROOT
 
 pytestmark = pytest.mark.timeout(60)  # a test whose run waits for ever names itself
@@ -19,9 +19,9 @@ OWN = f"\0ddp-perf measures {os.getpid()}"
 RUN = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from fixtures.launch import turns
-turns._NAME = {OWN!r}
-with turns.sole_use_of_the_machine(print):
+from fixtures.launch import session
+session._TURN = {OWN!r}
+with session.sole_use_of_the_machine(print):
     print("mine", flush=True)
     input()
 """
@@ -29,7 +29,7 @@ with turns.sole_use_of_the_machine(print):
 
 @pytest.fixture(autouse=True)
 def own_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_NAME", OWN)
+    monkeypatch.setattr(session, "_TURN", OWN)
 
 
 class InAThread:
@@ -45,7 +45,7 @@ class InAThread:
         self.thread.start()
 
     def _run(self) -> None:
-        with turns.sole_use_of_the_machine(self._on_wait):
+        with session.sole_use_of_the_machine(self._on_wait):
             self.measures.set()
 
     def _on_wait(self, line: str) -> None:

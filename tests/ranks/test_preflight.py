@@ -11,7 +11,7 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.session import environment
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
-from fixtures.session.own_workload_checks import Unfit, unfit
+from fixtures.session.launches import Unfit, unfit
 from tests import workloads_for_tests
 
 TWO = parse_world("2cpu")

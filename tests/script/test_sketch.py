@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fixtures.ranks.script.agreement import SIZE, sketch
 from fixtures.ranks.script.trained_model import checksum, is_dense, samples_of, tensors_in
+from fixtures.ranks.script.training_checks import SIZE, sketch
 
 
 @given(elements=st.integers(0, 5 * SIZE), seed=st.integers(0, 99))

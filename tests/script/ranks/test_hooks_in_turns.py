@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.launch.script import TAKE_TURNS, ScriptResult
-from fixtures.session.hooks_of_script import block_s_of
+from fixtures.session.script_tests import block_s_of
 from fixtures.stats.interleaved_blocks import LEAST_ROUNDS
 from tests.script.conftest import PLAIN, SCRIPTS, STEP, Run
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.launch.channel import Channel, Frame
+from fixtures.launch.channel import Channel, Frame, Heartbeat
 from fixtures.launch.faults import Kind, RankFailure, RankFault, describe_exit
-from fixtures.launch.heartbeat import Heartbeat
 from fixtures.launch.processes import diagnose, waits_for_others
 
 # Other processes of the machine may hold an example up.

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS, Workload
 from fixtures.matrix.worlds import parse_world
-from fixtures.ranks.clock import Untimed
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.feed import Batch, batches
 from fixtures.ranks.loop import EagerStep, Several, build_optimizer, optimizer_of, run
+from fixtures.ranks.window import Untimed
 from tests.builders import as_rank
 
 

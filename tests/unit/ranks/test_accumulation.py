@@ -9,9 +9,9 @@ from torch import nn
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import Workload
 from fixtures.matrix.worlds import parse_world
-from fixtures.ranks.clock import Untimed
 from fixtures.ranks.feed import batches
 from fixtures.ranks.loop import EagerStep, nothing_marked, optimizer_of
+from fixtures.ranks.window import Untimed
 from tests.builders import as_rank
 
 WORKLOAD = Workload(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.optim import SGD, Optimizer
 
-from fixtures.ranks.script.captured_steps import CapturedSteps
+from fixtures.ranks.script.watch import CapturedSteps
 
 
 class Graph:

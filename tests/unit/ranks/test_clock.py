@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from fixtures.ranks.clock import StepClock, clock_of
-from fixtures.ranks.window import AllRanks, Window
+from fixtures.ranks.window import AllRanks, StepClock, Window, clock_of
 
 
 class Marks:

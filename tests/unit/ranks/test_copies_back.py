@@ -13,8 +13,7 @@ from fixtures.matrix.config import Outputs
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import parse_world
-from fixtures.ranks.copies_back import Checkpoint, LossItem, Metrics, ModelOutputs
-from fixtures.ranks.feed import batches, in_bytes, prefetched
+from fixtures.ranks.feed import Checkpoint, LossItem, Metrics, ModelOutputs, batches, in_bytes, prefetched
 from tests.builders import as_rank
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -7,7 +7,7 @@ _IMPORTS = """
 import sys
 sys.modules["numpy"] = sys.modules["nvtx"] = None
 import fixtures.ranks.interleaved, fixtures.ranks.training, fixtures.ranks.script.running
-from fixtures.ranks.restored import other_generators_kept, seed_all
+from fixtures.ranks.gradient_error import other_generators_kept, seed_all
 with other_generators_kept():
     seed_all(0)
 """

@@ -7,7 +7,7 @@ import pytest
 from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.configs import CONFIGS
 from fixtures.ranks.feed import PREFETCH
-from fixtures.ranks.schedule import Schedule, schedule
+from fixtures.ranks.training import Schedule, schedule
 
 REQUEST = TrainRequest(workload="vit_tiny", config="ddp", world="2cpu", steps=20, warmup=10, precision_percent=0.25)
 
@@ -32,7 +32,7 @@ def test_a_loader_and_averaged_weights_have_whole_rounds() -> None:
 
 
 def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fixtures.ranks.schedule.profiled_repetitions", lambda: 2)
+    monkeypatch.setattr("fixtures.ranks.training.profiled_repetitions", lambda: 2)
     plain = of("ddp").batches
     assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1

@@ -8,7 +8,7 @@ import pytest
 from fixtures.matrix.configs import CONFIGS, DDP_PLAIN, DDP_SETTINGS, NCCL_AUTOMATIC, NCCL_SETTINGS
 from fixtures.records.measurement import Measurement
 from fixtures.report.under_the_table import setting_lines
-from fixtures.session.setting_effects import setting_gains
+from fixtures.session.leaders_in_turns import setting_gains
 from fixtures.stats.difference import of_sides
 from tests.builders import launch, measured
 

@@ -11,7 +11,7 @@ from fixtures.records.config_advice import best_of
 from fixtures.records.config_comparison import fastest_lossless
 from fixtures.records.measurement import Measurement
 from fixtures.report.under_the_table import sharding_lines
-from fixtures.session.setting_effects import sharding_effects
+from fixtures.session.leaders_in_turns import sharding_effects
 from tests.builders import launch, measured
 
 

@@ -12,9 +12,8 @@ from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.configs import DDP_SETTINGS
 from fixtures.records.config_advice import best_of
 from fixtures.records.measurement import Measurement
-from fixtures.session.leaders_in_turns import differing_launches, take_turns
+from fixtures.session.leaders_in_turns import differing_launches, setting_gains, take_turns
 from fixtures.session.run_state import Run
-from fixtures.session.setting_effects import setting_gains
 from tests.builders import launch, measured, run_of
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from fixtures.launch import reaper
 from fixtures.launch.faults import RankFault
+from fixtures.session.launches import unfit
 from fixtures.session.own_code import ends_what_it_starts, load_hooks, load_workloads, place_of_function
-from fixtures.session.own_workload_checks import unfit
 
 MINE = "tests.workloads_for_tests:steady"
 

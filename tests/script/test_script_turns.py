@@ -11,9 +11,9 @@ from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import CONFIGS
 from fixtures.records.schema import Reason
 from fixtures.report.card import card_of
-from fixtures.session.hooks_of_script import keep_turns, took_turns
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
+from fixtures.session.script_tests import keep_turns, took_turns
 from fixtures.stats.difference import of_sides
 from fixtures.stats.step_account import host_time
 from fixtures.stats.verdict import UNJUDGED

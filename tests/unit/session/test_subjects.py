@@ -10,9 +10,9 @@ from fixtures import Config, Hook, Workload
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.session.collected import pytest_make_parametrize_id
-from fixtures.session.measured_names import config_named, workload_named, world_named
 from fixtures.session.own_code import reference_of
 from fixtures.session.run_state import Run
+from fixtures.session.subjects import config_named, workload_named, world_named
 from tests.builders import SETTINGS
 
 HERE = sys.modules[__name__]
