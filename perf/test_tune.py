@@ -8,4 +8,4 @@ from fixtures.extras.tune.plugin import Tune
 @pytest.mark.tunes
 def test_tune(tune: Tune, workload: str, world: str) -> None:
     best = tune(workload, world)
-    assert best.checked or best.word != "faster"
+    assert best.record.gradients_checked or best.record.decision != "faster"

@@ -81,7 +81,7 @@ def test_the_search_finds_the_best_of_the_exhaustive_list_to_half_a_percent_in_i
         search, best = machine.search()
         assert machine.took_s < LIMIT_S + START_S
         behind_percent.append(100 * (machine.true_s[best.best] / min(machine.true_s.values()) - 1))
-        spread = max(0.25, 100 * search.spread)
+        spread = max(0.25, 100 * (search._noise() or 0.0))
         own_s = search.seconds(best.best)
         assert own_s is not None
         for other in search.finalists:
