@@ -1,7 +1,7 @@
 """The list of the suite's pytest plugins. To add one, add its module. Extras have their list in fixtures/extras.
 
-They work in any order but the first. ``fixtures/report/start.py`` and ``order_of_run.py`` list the steps that have to
-come one after another.
+They work in any order but the first. ``fixtures/report/order_of_run.py`` lists the steps that have to come one
+after another.
 """
 
 import sys
@@ -45,7 +45,6 @@ pytest_plugins = (
     "fixtures.gradients.fixtures",
     "fixtures.gradients.tested_hooks",
     "fixtures.gradients.hook_training",
-    "fixtures.report.start",
     "fixtures.report.gradients",
     "fixtures.report.table",
     "fixtures.report.order_of_run",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fixtures.stats.common_shift import share_of_tests_percent
+from fixtures.stats.decision import share_of_tests_percent
 from fixtures.stats.fitted_prior import SHIPPED
 from fixtures.stats.prior import WIDE, Kind, LaunchSpread, Spread, fit, vague
 from fixtures.stats.thresholds import (

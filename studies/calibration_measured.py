@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 from scipy import stats
 
-from fixtures.records.canary_times import recorded_canaries
+from fixtures.records.baselines import recorded_canaries
 from fixtures.records.differences import software_differences
 from fixtures.records.files import checked_run
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.session.canaries import CanaryTimes, canary_changes
-from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, share_of_tests_percent
+from fixtures.stats.decision import ComparedTest, Shift, common_shift, share_of_tests_percent
 from fixtures.stats.verdict import judge
 from studies.calibration import TESTS
 from studies.planted import Plant, plant_of

@@ -15,8 +15,7 @@ from statistics import median, quantiles
 from textwrap import wrap
 
 from fixtures.extras.backtest.replays import Replayed, Rule, backtest_of
-from fixtures.records.baselines import History, history_of, instances_of, read_records
-from fixtures.records.priors import spreads_of
+from fixtures.records.baselines import History, history_of, instances_of, read_records, spreads_of
 from fixtures.records.schema import FullRecord
 from fixtures.stats.prior import FittedPrior, Kind, fit_all
 

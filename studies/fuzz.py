@@ -34,10 +34,9 @@ from typing import Any
 from fixtures.__main__ import main
 from fixtures.extras.first_run.expectations import read_population
 from fixtures.matrix.plain_text import quoted
-from fixtures.records.baselines import BadBaseline, History, read_history
+from fixtures.records.baselines import BadBaseline, History, read_history, read_priors
+from fixtures.records.comparability import other_machine
 from fixtures.records.differences import cause
-from fixtures.records.machine_identity import other_machine
-from fixtures.records.priors import read_priors
 from fixtures.stats.verdict import judge
 from studies.fuzz_mutations import mutated_bytes, mutated_json, mutated_sqlite
 from tests.recordings import AUTOGRAD, TRAIN, ddp_steps, sqlite

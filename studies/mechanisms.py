@@ -19,10 +19,8 @@ import numpy as np
 
 from fixtures.extras.backtest.replays import Replay, Rule, backtest_of
 from fixtures.matrix.configs import CONFIGS
-from fixtures.records.baselines import History, history_of
-from fixtures.records.canary_times import LaunchTimes
-from fixtures.records.config_advice import best_of
-from fixtures.records.config_comparison import by_table, disturbance_of
+from fixtures.records.baselines import History, LaunchTimes, history_of
+from fixtures.records.config_comparison import best_of, by_table, disturbance_of
 from fixtures.records.disturbance import disturbances
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import FullRecord, TestRecord
@@ -192,7 +190,7 @@ def _wide(_: Any, launches: Sequence[float], records: Sequence[Sequence[float]],
 
 # Name -> its place in ``backtest``, and what stands there without it.
 ON_RECORDS: dict[str, tuple[str, Any]] = {
-    "the fitted prior": ("fixtures.records.priors.Priors.prior", _wide),
+    "the fitted prior": ("fixtures.records.baselines.Priors.prior", _wide),
     "the run scale": ("fixtures.extras.backtest.replays.run_scale", lambda changes, faster=False: 1.0),
     "the common shift": ("fixtures.extras.backtest.replays.common_shift", lambda *_, **__: None),
 }
@@ -260,7 +258,7 @@ class Disturbed:
             return None
         if of_table and any(disturbance_of(table) for table in by_table(every)):
             return None
-        with patch("fixtures.records.config_advice.disturbance_of", lambda _: None):
+        with patch("fixtures.records.config_comparison.disturbance_of", lambda _: None):
             return {(one.world, one.fidelity): one.use for one in best_of(every) if one.use is not None}
 
 

@@ -18,9 +18,8 @@ from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world, worlds_of
 from fixtures.records.differences import Snapshot
 from fixtures.records.loss_comparison import LossComparison
-from fixtures.records.measurement import Launch, Measurement
+from fixtures.records.measurement import Launch, Measurement, with_launches
 from fixtures.records.schema import EnvironmentRecord, TestRecord
-from fixtures.records.transfer_measurement import with_launches
 from fixtures.report.rows import Report
 from fixtures.report.table import report_lines
 from fixtures.session.ab_launches import ABResult

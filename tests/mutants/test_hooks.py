@@ -16,7 +16,7 @@ from fixtures.matrix.hook import Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import INTERCONNECTS, World
-from fixtures.records.training_effect import Effect
+from fixtures.records.loss_comparison import Effect
 from fixtures.stats.thresholds import MOST_EXCESS_PERCENT
 from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants

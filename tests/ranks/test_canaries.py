@@ -10,7 +10,7 @@ from fixtures.launch.rank_set import RankSet
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.ranks.bare_operations import REPETITIONS
-from fixtures.records.canary_times import recorded_canaries
+from fixtures.records.baselines import recorded_canaries
 from fixtures.records.schema import RunRecord
 from fixtures.session.canaries import Canaries, CanaryTimes
 

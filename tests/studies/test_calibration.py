@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 
 from fixtures.matrix.transfers import HOST
-from fixtures.records.baselines import Recorded
-from fixtures.records.canary_times import host_change
-from fixtures.records.priors import Priors
+from fixtures.records.baselines import Priors, Recorded, host_change
 from fixtures.session.canaries import CanaryTimes, canary_changes
-from fixtures.stats.common_shift import ComparedTest
-from fixtures.stats.decision import MeasuredRun, decide, first_verdict
+from fixtures.stats.decision import ComparedTest, MeasuredRun, decide, first_verdict
 from fixtures.stats.prior import Kind
 from studies.calibration import (
     ALL,

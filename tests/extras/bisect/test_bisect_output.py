@@ -9,7 +9,7 @@ import pytest
 from fixtures.extras.bisect.bisection import NotRunnable, Search
 from fixtures.extras.bisect.command import _search, chosen
 from fixtures.extras.bisect.commits import Commit
-from fixtures.report.pytest_commands import PERF
+from fixtures.report.commands import PERF
 
 HISTORY = [
     Commit(name=f"{position:010d}", author="A. Author, 2026-11-01", subject=f"change {position}")

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.extras.page.summary import card_svg, summary
 from fixtures.report.card import card_of
-from fixtures.report.pytest_commands import CLONE
+from fixtures.report.commands import CLONE
 from tests.run_reports import HOSTILE, h200, hostile, large, report_of, slower
 from tests.saved_records import Record
 from tests.unit.report.test_markdown import assert_all_is_in_blocks_of_code, with_the_way_out

@@ -7,7 +7,7 @@ import pytest
 
 from fixtures.gradients.hook_training import EVERY, SEEDS, effect, faults, pairs_of
 from fixtures.matrix.hook import Hook
-from fixtures.records.training_effect import Effect
+from fixtures.records.loss_comparison import Effect
 
 REFERENCE = [(2.0, 0.5), (2.2, 0.4), (2.1, 0.6)]
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.configs import CONFIGS
-from fixtures.records.config_advice import best_of
-from fixtures.records.config_comparison import comparisons, is_clearly_faster
+from fixtures.records.config_comparison import best_of, comparisons, is_clearly_faster
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
 from tests.builders import DDP, launch, measured

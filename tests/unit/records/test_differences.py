@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from fixtures.records.baselines import Recorded
-from fixtures.records.differences import Snapshot, cause, differences, in_no_record, variables_to_try
-from fixtures.records.remedies import REMEDIES
+from fixtures.records.differences import REMEDIES, Snapshot, cause, differences, in_no_record, variables_to_try
 from fixtures.records.schema import UNKNOWN
 from fixtures.session.measure import cause_since
 from tests.builders import snapshot

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.records.failing_since import failing_since, read_runs
-from fixtures.stats.whole_run import run_test_id
+from fixtures.stats.decision import run_test_id
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write
 
 SLOWER = {"verdict": {"word": "slower"}}

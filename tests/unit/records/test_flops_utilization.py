@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.launch.protocol import WorkloadFingerprint
-from fixtures.records.flops_utilization import mfu_percent, peak_flops_per_s
-from fixtures.records.measurement import Measurement
+from fixtures.records.measurement import Measurement, mfu_percent, peak_flops_per_s
 from tests.builders import TRAINED, launch, measured
 
 H100 = "NVIDIA H100 80GB HBM3"

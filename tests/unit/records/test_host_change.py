@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.transfers import HOST
-from fixtures.records.canary_times import LaunchTimes, host_change
+from fixtures.records.baselines import LaunchTimes, host_change
 from fixtures.records.measurement import had_no_lead
 from fixtures.records.schema import TestRecord
 from fixtures.session.canaries import CanaryTimes

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from fixtures.records.comparability import Identity, identity_of, other_machine
 from fixtures.records.differences import cause
-from fixtures.records.machine_identity import Identity, identity_of, other_machine
 from fixtures.records.schema import EnvironmentRecord, TestRecord
 from tests.builders import snapshot
 

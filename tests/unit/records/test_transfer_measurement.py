@@ -8,8 +8,7 @@ from fixtures.machine.gpu_links import limit_gb_per_s
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
-from fixtures.records.launch_statistics import TimedLaunch
-from fixtures.records.transfer_measurement import Transfers
+from fixtures.records.measurement import TimedLaunch, Transfers
 
 
 def all_reduces(

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.records.config_advice import best_of
-from fixtures.records.config_comparison import comparisons, leaders_of
+from fixtures.records.config_comparison import best_of, comparisons, leaders_of
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
 from fixtures.records.step_limits import step_limits

@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.records.schema import EnvironmentRecord
-from fixtures.report.against import against_lines
+from fixtures.report.table import against_lines
 from fixtures.session.ab_launches import ABResult, judge_sides
 from fixtures.session.run_state import Run
 from tests.builders import SETTINGS, case_of, launch, measured, unwrapped

@@ -6,8 +6,7 @@ import pytest
 
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
-from fixtures.records.launch_statistics import TimedLaunch
-from fixtures.records.transfer_measurement import Transfers
+from fixtures.records.measurement import TimedLaunch, Transfers
 from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.gradients.hook_training import effect
-from fixtures.records.training_effect import Effect
+from fixtures.records.loss_comparison import Effect
 from fixtures.report.gradients import loss_lines
 
 HIGHER = "the final loss is higher with"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.extras import EXTRAS
-from fixtures.report.pytest_commands import suite_tests
+from fixtures.report.commands import suite_tests
 from tests.command_line import ROOT, command_here, run
 
 COMMAND = (sys.executable, "-m", "fixtures")

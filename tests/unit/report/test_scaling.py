@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import best_of
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
 from tests.builders import DDP, lines, measured

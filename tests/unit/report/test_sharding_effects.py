@@ -7,8 +7,7 @@ import pytest
 
 from fixtures.matrix.configs import SHARDING
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.config_advice import best_of
-from fixtures.records.config_comparison import fastest_lossless
+from fixtures.records.config_comparison import best_of, fastest_lossless
 from fixtures.records.measurement import Measurement
 from fixtures.report.under_the_table import sharding_lines
 from fixtures.session.leaders_in_turns import sharding_effects

@@ -12,11 +12,10 @@ from fixtures.matrix.config import Config
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, OUTPUTS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import parse_world
-from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import best_of
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
-from fixtures.report.card import card_of
-from fixtures.report.conclusion import Finding
+from fixtures.report.card import Finding, card_of
 from fixtures.report.next_command import command_again, program_as_typed, recording_command
 from fixtures.report.paragraphs import Coloured
 from fixtures.report.table import report_lines

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fixtures.report.against import _differences, _number, _slowed
+from fixtures.report.table import _differences, _number, _slowed
 from fixtures.session.explanation import Explanation
 from tests.h200 import on_ranks, step
 

@@ -15,19 +15,16 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.plain_text import WIDTH
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
-from fixtures.records.launch_statistics import TimedLaunch
-from fixtures.records.measurement import Measurement
+from fixtures.records.loss_comparison import Effect
+from fixtures.records.measurement import Measurement, TimedLaunch, Transfers
 from fixtures.records.schema import EnvironmentRecord
-from fixtures.records.training_effect import Effect
-from fixtures.records.transfer_measurement import Transfers
-from fixtures.report.against import against_lines
 from fixtures.report.columns import shown_columns
 from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.profiles import breakdown_lines
 from fixtures.report.progress import line_of
-from fixtures.report.table import report_lines
+from fixtures.report.table import against_lines, report_lines
 from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation

@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.matrix.transfers import HOST
-from fixtures.records.canary_times import recorded_canaries
+from fixtures.records.baselines import recorded_canaries
 from fixtures.records.files import BadRecord, checked_run
 from fixtures.session.canaries import CanaryTimes, canary_changes, of_one_launch
 

@@ -10,7 +10,7 @@ from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.machine.cpu import HostLoad
 from fixtures.matrix.configs import DDP_SETTINGS
-from fixtures.records.config_advice import best_of
+from fixtures.records.config_comparison import best_of
 from fixtures.records.measurement import Measurement
 from fixtures.session.leaders_in_turns import differing_launches, setting_gains, take_turns
 from fixtures.session.run_state import Run

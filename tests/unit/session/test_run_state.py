@@ -10,9 +10,8 @@ from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_links import Topology
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.matrix.hooks import find_hook
-from fixtures.records.baselines import Recorded
+from fixtures.records.baselines import Priors, Recorded
 from fixtures.records.differences import Snapshot
-from fixtures.records.priors import Priors
 from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.session.case import Case
 from fixtures.session.run_state import Run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.stats.change_words import change_in_words, in_column, interval_in_words, verdict_in_words
+from fixtures.stats.verdict import change_in_words, in_column, interval_in_words, verdict_in_words
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from scipy import stats
 from fixtures.matrix.transfers import HOST
 from fixtures.records.differences import software_differences
 from fixtures.records.schema import EnvironmentRecord
-from fixtures.stats.common_shift import ComparedTest, Shift, common_shift, excusable, share_of_tests_percent
+from fixtures.stats.decision import ComparedTest, Shift, common_shift, excusable, share_of_tests_percent
 from fixtures.stats.thresholds import MACHINE_SHARE, SHIFT_SHARE
 from fixtures.stats.verdict import Verdict, judge
 from tests.builders import environment_of

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.stats.common_shift import ComparedTest
 from fixtures.stats.decision import (
+    ComparedTest,
     Decision,
     MeasuredRun,
     decide,

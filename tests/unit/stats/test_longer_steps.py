@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.stats.longer_steps import LongerSteps, grows_percent, usual
+from fixtures.stats.step_account import LongerSteps, grows_percent, usual
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.stats.memory_growth import memory_growth, peaks_agree
+from fixtures.stats.kept_by_steps import memory_growth, peaks_agree
 
 GB, MB = 10**9, 10**6
 

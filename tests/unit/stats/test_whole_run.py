@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from fixtures.matrix.transfers import HOST
+from fixtures.stats.decision import found_percent, slower_machine, times_the_machine, too_little_found
 from fixtures.stats.verdict import judge
-from fixtures.stats.whole_run import found_percent, slower_machine, times_the_machine, too_little_found
 
 OK = judge([0.1], [[0.1]])
 

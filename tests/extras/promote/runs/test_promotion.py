@@ -21,7 +21,7 @@ import pytest
 from fixtures.__main__ import main
 from fixtures.records.baselines import BaselineStorage, read_history
 from fixtures.records.schema import SCHEMA
-from fixtures.stats.change_words import change_in_words, in_column
+from fixtures.stats.verdict import change_in_words, in_column
 from tests import nightly_records
 from tests.command_line import QUICK, Outcome, run
 from tests.forked import command
