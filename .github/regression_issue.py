@@ -42,7 +42,7 @@ def since(record: Path, nights: Path | None) -> dict[str, str]:
     if nights is None:
         return {}
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from fixtures.records.failing_since import failing_since, read_runs
+    from fixtures.records.history import failing_since, read_runs
 
     runs, left_out = read_runs([nights, record])
     for line in left_out:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.records.failing_since import failing_since, read_runs
+from fixtures.records.history import failing_since, read_runs
 from fixtures.stats.decision import run_test_id
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write
 
