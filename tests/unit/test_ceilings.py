@@ -1,0 +1,50 @@
+"""At most so many files and statements in each room, the extras and the tests.
+
+A commit that raises a ceiling says what left for what came. Docstrings are no statements, and neither line breaks nor
+comments change their number.
+"""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from tests.rooms import ROOT
+
+# Files, statements.
+CEILINGS = {
+    "fixtures": (3, 127),
+    "matrix": (12, 1016),
+    "stats": (13, 1204),
+    "machine": (7, 704),
+    "trace": (7, 953),
+    "launch": (15, 1676),
+    "records": (13, 1865),
+    "ranks": (36, 5116),
+    "session": (27, 3227),
+    "gradients": (22, 2637),
+    "report": (16, 2058),
+    "extras": (135, 7616),
+    "tests": (449, 20766),
+}
+
+
+def statements(file: Path) -> int:
+    nodes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.stmt)]
+    return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in nodes)
+
+
+def sizes() -> dict[str, tuple[int, int]]:
+    files = defaultdict[str, list[Path]](list)
+    for file in (*(ROOT / "fixtures").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
+        parts = file.relative_to(ROOT).parts
+        files[parts[1] if parts[0] == "fixtures" and len(parts) > 2 else parts[0]].append(file)
+    return {name: (len(of), sum(map(statements, of))) for name, of in files.items()}
+
+
+def test_no_room_is_larger_than_its_ceiling() -> None:
+    found = sizes()
+    assert found.keys() == CEILINGS.keys()
+    larger = {
+        name for name, size in found.items() if any(now > most for now, most in zip(size, CEILINGS[name], strict=True))
+    }
+    assert {name: found[name] for name in larger} == {}
