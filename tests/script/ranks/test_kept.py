@@ -22,6 +22,7 @@ def kept_by(run: Run, path: Path) -> list[Kept]:
     ("of", "number", "type_", "step"),
     [
         (OBJECTS, 1, "list", "kept.append([0] * 1000)"),
+        (OBJECTS, 1, "list", "if rank == 0: kept.append([0] * 1000)"),
         (OBJECTS, 3, "torch.Tensor", "kept.append([torch.ones(8), torch.ones(8)])"),
         (OBJECTS, 1, "torch.Tensor", "kept.append(loss)"),
         (THREADS, 1, None, "threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()"),
