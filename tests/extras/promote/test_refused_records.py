@@ -13,7 +13,7 @@ from fixtures.records.files import checked, read_record
 from fixtures.records.schema import SCHEMA
 from tests.command_line import ROOT
 from tests.nightly_records import HERE, Record
-from tests.unit.records.test_storage_border import HOSTILE
+from tests.unit.records.test_baselines import HOSTILE
 
 TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
 COMMITTED = sorted((ROOT / "baselines").glob("*/*.json"))

@@ -1,4 +1,4 @@
-"""Frames between pytest and a rank, the page of beats, and how a failure is put into words: no process needed."""
+"""Frames between pytest and ranks, and what is said of ranks that fail or are silent."""
 
 import socket
 import struct
@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.launch.channel import Channel, Frame, Heartbeat
-from fixtures.launch.faults import Kind, RankFailure, RankFault, describe_exit
-from fixtures.launch.processes import diagnose, waits_for_others
+from fixtures.launch.faults import Kind, RankFailure, RankFault, describe_exit, last_words
+from fixtures.launch.processes import diagnose, end_of, waits_for_others
 
 # Other processes of the machine may hold an example up.
 at_leisure = settings(deadline=None)
@@ -232,3 +232,34 @@ def test_a_rank_that_imports_a_part_of_torch_distributed_waits_for_nobody() -> N
     )
     assert not waits_for_others(importing)
     assert waits_for_others("\n".join(importing.splitlines()[:2]))
+
+
+# The message of a failed launch
+
+
+def raised(rank: int, message: str, detail: str = "") -> RankFault:
+    return RankFault(rank=rank, kind="exception", step=-1, phase="starting", message=message, detail=detail)
+
+
+@pytest.mark.parametrize("text", ["no data", "no data:\ntried a\ntried b\n", "at (a, line 1) [rank0]: \\d+"])
+def test_an_errors_text_is_said_once(text: str) -> None:
+    detail = f"Traceback\n  File a\nmy.package.Missing: {text}\nran in /tmp\n"
+    failure = RankFailure([raised(0, f"raised Missing: {text}", detail)], "as_written")
+    assert str(failure).count(text.split("\n")[-1] or "tried b") == 1
+    assert str(failure).endswith("Traceback\n  File a\nran in /tmp")
+
+
+def test_ranks_that_differ_by_their_numbers_fail_in_the_same_way() -> None:
+    failure = RankFailure([raised(rank, f"raised Missing: on rank {rank}") for rank in (0, 1)], "as_written")
+    assert str(failure).endswith("also rank 1, in the same way")
+
+
+def test_the_log_of_a_process_that_cpp_ended_begins_with_its_exception(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    frames = [f"frame #{n}: c10::something" for n in range(40)]
+    log.write_text("\n".join(["epoch 1", "terminate called after throwing an instance", "  what():  no NaN", *frames]))
+    kept = end_of(log).splitlines()
+    assert kept[:2] == ["terminate called after throwing an instance", "  what():  no NaN"]
+    assert last_words(end_of(log)) == ": no NaN"
+    log.write_text("\n".join(frames))
+    assert end_of(log).splitlines()[-1] == frames[-1]

@@ -1,4 +1,4 @@
-"""How GPUs are linked: the header and the record of machines as people have posted them, and none on this one."""
+"""How GPUs are linked: the header and the record of machines as people have posted them, the limits of links, peaks."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,18 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from fixtures.machine.gpu_links import Device, Machine, bits, crossed, header_lines, read_machine
+from fixtures.machine.gpu_links import (
+    Arithmetic,
+    Device,
+    Machine,
+    bits,
+    crossed,
+    header_lines,
+    host_link_gb_per_s,
+    pcie_gb_per_s,
+    peak_flops,
+    read_machine,
+)
 from fixtures.machine.topology import UnusableGpus, gpus, means_no_gpu, nvml, query, unsupported_gpus
 from fixtures.matrix.recorded import json_of
 
@@ -147,3 +158,81 @@ def test_gpus_of_amd_and_intel_are_named_by_what_shows_them(tmp_path: Path) -> N
     (tmp_path / "dev/kfd").touch()
     assert unsupported_gpus("2.14.1+rocm7.0", tmp_path).startswith("AMD (torch 2.14.1+rocm7.0, /dev/kfd) and Intel (")
     assert unsupported_gpus("2.14.1+xpu", tmp_path).endswith("and Intel (torch 2.14.1+xpu, /sys/class/drm/card1)")
+
+
+# The limit of copies between host and device
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "limit"),
+    [
+        (1, 16, 4),
+        (3, 16, 15.754),
+        (4, 16, 31.508),
+        (5, 16, 63.015),
+        (5, 8, 31.508),
+        (6, 16, 121),
+        (7, 16, None),
+        (None, 16, None),
+        (5, None, None),
+        (5, 0, None),
+    ],
+)
+def test_the_limit_is_the_rate_of_a_lane_times_the_lanes(
+    generation: int | None, width: int | None, limit: float | None
+) -> None:
+    assert pcie_gb_per_s(generation, width) == (None if limit is None else pytest.approx(limit, rel=1e-4))
+
+
+def machine(*widths: int | None) -> Machine:
+    devices = (
+        Device(name="GPU", pcie_generation=1, pcie_max_generation=5, pcie_width=width, pcie_max_width=16)
+        for width in widths
+    )
+    return Machine(devices=tuple(devices), links={}, p2p={})
+
+
+def test_the_narrowest_link_counts_and_all_must_be_known() -> None:
+    assert host_link_gb_per_s(machine(16, 8)) == pytest.approx(31.508, rel=1e-4)
+    assert host_link_gb_per_s(machine(16, None)) is None
+    assert host_link_gb_per_s(machine()) is None
+
+
+# The peak of a GPU by the name that NVML reports
+
+
+@pytest.mark.parametrize(
+    ("name", "arithmetic", "tflops"),
+    [
+        ("NVIDIA H100 80GB HBM3", "fp32", 67),
+        ("NVIDIA H100 80GB HBM3", "bf16", 989.5),
+        ("NVIDIA H100 PCIe", "bf16", 756.5),
+        ("NVIDIA H100 NVL", "tf32", 417.5),
+        ("NVIDIA H200", "tf32", 494.5),
+        ("NVIDIA H200 NVL", "fp32", 60),
+        ("NVIDIA GB200", "bf16", 2500),
+        ("NVIDIA B200", "bf16", 2250),
+        ("NVIDIA A100-SXM4-80GB", "tf32", 156),
+        ("NVIDIA A100 80GB PCIe", "bf16", 312),
+        ("NVIDIA L40S", "bf16", 362),
+        ("NVIDIA L40", "bf16", 181),
+        ("NVIDIA L4", "bf16", 121),
+        ("NVIDIA A10G", "bf16", 70),
+        ("NVIDIA A10", "bf16", 125),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla V100-PCIE-32GB", "fp32", 14),
+        ("Tesla T4", "fp16", 65),
+    ],
+)
+def test_a_gpu_has_the_peak_of_its_datasheet(name: str, arithmetic: Arithmetic, tflops: float) -> None:
+    assert peak_flops(name, arithmetic) == pytest.approx(1e12 * tflops)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GH200 480GB", "NVIDIA H20", "NVIDIA A1000", "NVIDIA H100", "NVIDIA T400", ""])
+def test_a_gpu_whose_name_only_resembles_another_has_no_peak(name: str) -> None:
+    assert peak_flops(name) is None
+
+
+def test_a_gpu_without_tf32_computes_in_fp32_and_one_without_bfloat16_has_no_peak_for_it() -> None:
+    assert peak_flops("Tesla T4", "tf32") == peak_flops("Tesla T4") == pytest.approx(8.1e12)
+    assert peak_flops("Tesla T4", "bf16") is None

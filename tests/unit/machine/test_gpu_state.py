@@ -1,4 +1,4 @@
-"""GPU states before and after launches, from NVML, and the warnings about them."""
+"""GPU states before and after launches, from NVML, the warnings about them, and the settings of the GPUs."""
 
 import json
 from dataclasses import replace
@@ -15,6 +15,7 @@ from fixtures.machine.gpu_state import (
     Reading,
     gpu_warnings,
     other_processes,
+    read_gpu_settings,
     read_gpus,
     reason_names,
 )
@@ -139,3 +140,15 @@ def test_reasons_are_words_and_an_unknown_one_its_number() -> None:
 def test_without_a_gpu_nothing_is_read() -> None:
     assert read_gpus(8, ours=(), since_us=0) == ()
     assert GpuWatch(8).end(ours=()) is None
+
+
+# Settings of the GPUs: each either read or unknown, and none without a GPU
+
+
+def test_each_gpu_that_is_not_hidden_has_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read_gpu_settings()
+    assert len(settings) == len(gpus())
+    assert all(gpu.power_limit_w is None or 0 < gpu.power_limit_w < 10_000 for gpu in settings)
+    assert all(gpu.mig is not True for gpu in settings)  # such GPUs are refused
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert read_gpu_settings() == ()

@@ -1,8 +1,12 @@
-"""What stopped the capture of a CUDA graph: the first error, and the innermost line of code outside torch."""
+"""What stopped the capture of a CUDA graph, and what a compiled config changes in its process ends with it."""
 
+import pytest
 import torch
+import torch._dynamo
+import torch._inductor.config
+from torch._dynamo import trace_rules
 
-from fixtures.ranks.graph import reason
+from fixtures.ranks.graph import compiling, reason
 
 
 def loss() -> None:
@@ -23,7 +27,7 @@ def failed(step: object) -> BaseException:
 
 def test_the_line_of_code_is_that_of_the_first_error() -> None:
     said = reason(failed(loss))
-    assert said.startswith("test_graph.py, line 9, torch.zeros(2, 3) @ torch.zeros(2, 3)")
+    assert said.startswith(f"test_graph.py, line {loss.__code__.co_firstlineno + 1}, torch.zeros(2, 3) @")
     assert "previous error" not in said
     assert "\n" not in said
     assert reason(RuntimeError("out of memory\nmore")) == "out of memory"
@@ -32,3 +36,34 @@ def test_the_line_of_code_is_that_of_the_first_error() -> None:
         raise NotImplementedError
 
     assert reason(failed(step)).endswith(": NotImplementedError")
+
+
+# What a compiled config changes in its process ends with it
+
+
+CPU = torch.device("cpu")
+
+
+def state() -> tuple[object, ...]:
+    return (
+        torch._dynamo.config.optimize_ddp,
+        torch._dynamo.config.compiled_autograd,
+        torch._inductor.config._fuse_ddp_communication,
+        torch._inductor.config._fuse_ddp_bucket_size,
+        sorted(trace_rules.LEGACY_MOD_INLINELIST),
+    )
+
+
+@pytest.mark.parametrize("mode", ["ddp_optimizer", "python_reducer", "no_optimization"])
+def test_the_mode_is_set_and_what_ddp_sets_for_it_is_put_back(mode: str) -> None:
+    before = state()
+    with compiling(None, CPU):
+        assert state() == before
+    with compiling(mode, CPU):
+        assert torch._dynamo.config.optimize_ddp == mode
+        assert torch._dynamo.config.compiled_autograd == (mode == "python_reducer")
+        # As DDP's constructor does for python_reducer.
+        torch._inductor.config._fuse_ddp_communication = True
+        torch._inductor.config._fuse_ddp_bucket_size = 7
+        trace_rules.LEGACY_MOD_INLINELIST.add("torch.nn.parallel.distributed")
+    assert state() == before

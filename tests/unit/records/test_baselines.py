@@ -1,4 +1,4 @@
-"""Records among the baselines: whole or not there, and never silently left out."""
+"""Records among the baselines: whole or not there, never silently left out, and nowhere outside the storage."""
 
 import errno
 import json
@@ -14,19 +14,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.machine.instance import BadInstance, checked, folder_of
 from fixtures.matrix.recorded import json_of
+from fixtures.matrix.transfers import HOST
 from fixtures.records.baselines import (
     BadBaseline,
     BaselineStorage,
     History,
+    LaunchTimes,
     Recorded,
     history_of,
+    host_change,
     read_history,
     read_records,
     renamed,
 )
-from fixtures.records.schema import SCHEMA
+from fixtures.records.measurement import had_no_lead
+from fixtures.records.schema import SCHEMA, TestRecord
+from fixtures.session.canaries import CanaryTimes
+from fixtures.stats.decision import explained_by_host
 from fixtures.stats.prior import Kind
+from fixtures.stats.verdict import Verdict
 from tests import nightly_records
 from tests.builders import TRAINED, snapshot
 from tests.nightly_records import BF16, DDP, HERE, Record
@@ -378,3 +386,165 @@ def test_the_kind_of_a_test_is_what_ran_and_not_its_name(
     info = {"world": world, "backend": backend, "transport": transport, "launch_medians_s": [0.1]}
     recorded.add("0001_a.json", snapshot({"workload": "vit_l_32", **info}, {}), {})
     assert recorded.kind == kind
+
+
+# No name of an instance and no link leads out of the storage: on reading and saving
+
+
+RACK = "rack-7"
+TEST = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-ddp]"
+# Names that are no folder's name, and names that begin as a good one and lead elsewhere.
+HOSTILE = {
+    "empty": "",
+    "dot": ".",
+    "parent": "..",
+    "below a parent": "../elsewhere",
+    "far below a parent": "../../../../elsewhere",
+    "through a good name": f"{RACK}/../../elsewhere",
+    "absolute": "/elsewhere",
+    "below the storage": f"{RACK}/more",
+    "hidden": ".rack",
+    "NUL": f"{RACK}\0",
+    "line end": f"{RACK}\n",
+    "option": "-rf",
+    "backslashes": "..\\elsewhere",
+    "drive": "C:elsewhere",
+    "long": "x" * 201,
+    "other letters": "räck",
+}
+
+
+@pytest.fixture
+def deep_storage(tmp_path: Path) -> Path:
+    """Deep enough that what leads out of it stays inside tmp_path."""
+    folder = tmp_path / "1" / "2" / "3" / "baselines"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def linked(deep_storage: Path, tmp_path: Path) -> Path:
+    """A storage in which the folder of RACK is a link to a folder outside."""
+    (tmp_path / "elsewhere").mkdir()
+    (deep_storage / RACK).symlink_to(tmp_path / "elsewhere")
+    return deep_storage
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(os.path.relpath(file, folder) for file in folder.rglob("*") if file.is_file())
+
+
+def record(instance: str) -> Record:
+    return {"schema": SCHEMA, "benchmarks": [benchmark(TEST, 0.1, instance=instance)]}
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_a_record_of_no_instance_is_not_read_or_saved_and_costs_the_others_nothing(
+    deep_storage: Path, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
+        read_history(deep_storage, name)
+    saving = BaselineStorage(str(deep_storage), logger=None, default_machine_id=RACK)
+    benchmarks = [record(one)["benchmarks"][0] for one in (name, RACK)]
+    saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
+    assert files_in(tmp_path) == [f"1/2/3/baselines/{RACK}/0001_night.json"]
+    (unwritten,) = saving.unwritten
+    assert unwritten.startswith("the baseline of instance '")
+
+
+def test_no_link_out_of_the_storage_is_followed(linked: Path, tmp_path: Path) -> None:
+    outside = f"is a link to {tmp_path / 'elsewhere'}, outside the storage: replace the link by a folder"
+    saving = BaselineStorage(str(linked), logger=None, default_machine_id=RACK)
+    saving.save(record(RACK), "night")
+    assert files_in(tmp_path) == []
+    (unwritten,) = saving.unwritten
+    assert outside in unwritten
+    (tmp_path / "elsewhere" / "0001_night.json").write_text(json.dumps(record(RACK)))
+    with pytest.raises(BadBaseline, match="outside the storage: replace the link by a folder"):
+        read_history(linked, RACK)
+
+
+def test_a_link_to_a_folder_of_the_storage_and_one_to_the_whole_storage_are_followed(
+    deep_storage: Path, tmp_path: Path
+) -> None:
+    (deep_storage / "rack-8").mkdir()
+    (deep_storage / RACK).symlink_to("rack-8")
+    (tmp_path / "link").symlink_to(deep_storage)
+    assert folder_of(deep_storage, RACK) == deep_storage / RACK
+    assert folder_of(tmp_path / "link", "rack-8") == tmp_path / "link" / "rack-8"
+
+
+@pytest.mark.parametrize("link", [".", "..", "rack-8/more"], ids=["storage", "parent", "below"])
+def test_a_link_to_anything_else_is_not(deep_storage: Path, link: str) -> None:
+    (deep_storage / RACK).symlink_to(link)
+    with pytest.raises(BadInstance):
+        folder_of(deep_storage, RACK)
+
+
+@pytest.mark.parametrize("other", [None, 7, ["rack-7"], b"rack-7", "a\nb" * 1000], ids=str)
+def test_only_text_is_a_name_and_the_message_is_one_short_line(other: object) -> None:
+    with pytest.raises(BadInstance) as raised:
+        checked(other)
+    assert len(str(raised.value)) < 250
+    assert "\n" not in str(raised.value)
+
+
+# A slower host: in every look, against the records of one test, and for tests that it limits
+
+
+# What a thousand launches took on the slowest ranks of three sets of four H200s, before and after a run, in ms.
+MEASURED = [6.84, 5.13, 6.88, 6.99, 5.34, 7.14]
+HOST_RECORD: dict[str, LaunchTimes] = {"4gpu": {HOST: MEASURED}}
+
+
+def looks(*slower_percent: float) -> CanaryTimes:
+    """Before the first test, and after the last."""
+    found = [{HOST: [t * (1 + percent / 100) for t in MEASURED[:3]]} for percent in slower_percent]
+    return CanaryTimes(world="4gpu", before_s=found[0], after_s=found[1])
+
+
+def change(now: CanaryTimes, *records: dict[str, LaunchTimes]) -> Verdict | None:
+    return host_change(now.measurements, records, world=now.world, min_slowdown_percent=1)
+
+
+@pytest.mark.parametrize(("records", "percent"), [(1, 40), (3, 35)])
+def test_a_host_that_is_slower_all_the_time_is_found_though_its_processes_lie_apart(
+    records: int, percent: float
+) -> None:
+    verdict = change(looks(percent, percent + 5), *[HOST_RECORD] * records)
+    assert verdict is not None
+    assert verdict.word == "slower"
+    assert verdict.change_percent == pytest.approx(percent, abs=3)
+    assert explained_by_host(47.4, verdict) == verdict.change_percent
+    assert explained_by_host(18.7, verdict) == 18.7
+
+
+@pytest.mark.parametrize("slow", [(40, 0), (0, 40), (40, 3)])
+def test_one_look_that_is_not_slower_is_enough(slow: tuple[float, ...]) -> None:
+    """Before the first look no code under test has run, and a burst is over by the last."""
+    verdict = change(looks(*slow), HOST_RECORD)
+    assert verdict is not None
+    assert verdict.word in ("ok", "unclear")
+    assert explained_by_host(40, verdict) == 0
+
+
+def test_looks_that_there_are_not_do_not_count() -> None:
+    now = looks(50, 50)
+    now.after_s = {}
+    verdict = change(now, HOST_RECORD)
+    assert verdict is not None
+    assert verdict.word == "slower"
+
+
+@pytest.mark.parametrize("lacks", [{}, {"4gpu": {"copy": [1.0]}}, {"2gpu": {HOST: [1.0]}}])
+def test_every_record_of_the_test_must_have_timed_the_host(lacks: dict[str, LaunchTimes]) -> None:
+    assert change(looks(50, 50), HOST_RECORD, lacks) is None
+    assert change(CanaryTimes(world="4gpu", before_s={"copy": [1.0]}), HOST_RECORD) is None
+    assert explained_by_host(50, None) == 0
+
+
+@pytest.mark.parametrize(("lead_ms", "limited"), [(0.05, True), (9, True), (11, False), (33.5, False), (None, False)])
+def test_a_record_says_whether_the_without_lead_its_test(lead_ms: float | None, limited: bool) -> None:
+    record = TestRecord(workload="vit_l_32", launch_medians_s=[0.1], steps_per_s=10)
+    assert not had_no_lead(record)
+    assert had_no_lead(replace(record, host_lead_ms=lead_ms)) is (None if lead_ms is None else limited)

@@ -1,11 +1,14 @@
-"""Nights read from records: in the order of their dates, each once, instances apart."""
+"""Nights read from records, and since which record a test fails without a break."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked_run
-from fixtures.records.history import around_records, comparable_nights, read_nights
+from fixtures.records.history import around_records, comparable_nights, failing_since, read_nights, read_runs
+from fixtures.stats.decision import run_test_id
 from tests.builders import TRAINED
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write
 
@@ -57,3 +60,56 @@ def test_around_two_records_are_their_commits_software_and_machine() -> None:
     ]
     assert around_records(checked_run(before), checked_run(before)) == []
     assert around_records(checked_run({}), checked_run(after)) == []
+
+
+# Since which record a test fails without a break
+
+
+SLOWER = {"verdict": {"word": "slower"}}
+ELSEWHERE = "2x-nvidia-h100-nv18"
+
+
+def found(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
+    """Instance and test -> day of September of the first record, number of nights."""
+    runs, _ = read_runs([folder])
+    return {(one.instance, one.test): (one.first.finished.day, one.nights) for one in failing_since(runs)}
+
+
+def test_a_night_that_passes_is_a_break(tmp_path: Path) -> None:
+    for number, slower in enumerate([True, False, True, True, False]):
+        expected = {4: {(HERE, DDP): (3, 2)}, 1: {(HERE, DDP): (1, 1)}, 2: {}}
+        if number in expected:
+            assert found(tmp_path) == expected[number]
+        write(tmp_path, number, night(number, benchmark(DDP, 0.1, **(SLOWER if slower else {})), benchmark(BF16, 0.1)))
+    assert found(tmp_path) == {}
+
+
+def test_a_night_that_did_not_measure_it_and_another_machine_are_no_break(tmp_path: Path) -> None:
+    write(tmp_path, 0, night(0, benchmark(DDP, 0.1, **SLOWER)))
+    write(tmp_path, 1, night(1, benchmark(BF16, 0.1)))
+    write(tmp_path, 2, night(2, benchmark(DDP, 0.1, instance=ELSEWHERE)))
+    write(tmp_path, 3, night(3, benchmark(DDP, 0.1, **SLOWER)))
+    assert found(tmp_path) == {(HERE, DDP): (1, 2)}
+
+
+def test_the_whole_run_fails_as_a_test_does(tmp_path: Path) -> None:
+    machine = run_test_id("machine", HERE)
+    for number in range(3):
+        write(tmp_path, number, {**night(number, benchmark(DDP, 0.1)), "failed": {machine: "slower"} if number else {}})
+    assert found(tmp_path) == {(HERE, machine): (2, 2)}
+
+
+def test_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
+    record = night(0, benchmark(DDP, 0.1, **SLOWER))
+    files = [write(tmp_path / folder, 0, record) for folder in ("nights", "baselines")]
+    (one,) = failing_since(read_runs(files)[0])
+    assert str(one) == "failing since record 000 of 2026-09-01, commit 0123456789ab, 1 night"
+
+
+def test_what_is_no_record_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    file = write(tmp_path, 0, "{")
+    runs, left_out = read_runs([file])
+    assert runs == []
+    assert left_out[0].startswith(f"{file}: ")
+    with pytest.raises(FileNotFoundError):
+        read_runs([tmp_path / "nowhere"])

@@ -1,7 +1,4 @@
-"""Every table of ``pytest perf``, with the longest names of the matrix: no line over 100 characters without -v.
-
-Only lines to paste may be longer: lines of code, which are indented by four, and commands.
-"""
+"""Every table of pytest perf, with the longest names of the matrix: no line over 100 characters without -v."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +20,7 @@ from fixtures.report.config_columns import COLUMNS
 from fixtures.report.gradients import Outcome
 from fixtures.report.gradients import report_lines as gradients_lines
 from fixtures.report.profiles import breakdown_lines
-from fixtures.report.progress import line_of
+from fixtures.report.progress import left_in_words, line_of
 from fixtures.report.table import against_lines, report_lines
 from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.ab_launches import ABResult
@@ -169,3 +166,14 @@ def test_each_column_has_another_header() -> None:
     headers = [column.header for column in COLUMNS]
     assert len(set(headers)) == len(headers)
     assert shown_columns(COLUMNS, []) == []
+
+
+# The time left in words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(None, ""), (3, "under 10 s left"), (14, "5 to 20 s left"), (60, "40 to 85 s left"), (600, "7 to 15 min left")],
+)
+def test_the_ends_of_the_range_differ_twofold(seconds: float | None, words: str) -> None:
+    assert left_in_words(seconds) == words

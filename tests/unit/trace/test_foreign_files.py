@@ -1,4 +1,4 @@
-"""Only regular files below a size are read; a pipe is not waited for."""
+"""Only regular files below a size are read; damaged JSON and numbers that are too large are an error."""
 
 import gzip
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.trace import foreign_files
-from fixtures.trace.foreign_files import MAX_BYTES, UnreadableFile, decompressed, read_regular
+from fixtures.trace.foreign_files import MAX_BYTES, UnreadableFile, decompressed, read_regular, strict_json
 
 
 def reason(path: Path) -> str:
@@ -38,3 +38,24 @@ def test_a_small_file_does_not_decompress_to_a_huge_one(monkeypatch: pytest.Monk
 def test_compressed_data_and_others_are_read() -> None:
     assert decompressed(gzip.compress(b"one, ") + gzip.compress(b"two") + b"\0\0") == b"one, two"
     assert decompressed(b"plain") == b"plain"
+
+
+# Numbers that Python's reader of JSON takes, and with which nothing can be calculated, are an error
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"[1, NaN]", "the number NaN is beyond 1e+30"),
+        (b"[1e999]", "the number 1e999 is beyond 1e+30"),
+        (b"[" + b"9" * 5000 + b"]", f"the number {'9' * 40} is beyond 1e+30"),
+        (b"[" * 100_000, "recursion"),
+        (b'["\xff"]', "can't decode byte 0xff in position 2"),
+        (b'{"a": 1', "Expecting ',' delimiter: line 1 column 8"),
+    ],
+)
+def test_what_is_wrong_is_reported(text: bytes, says: str) -> None:
+    with pytest.raises(UnreadableFile) as refused:
+        strict_json(text)
+    assert str(refused.value).startswith("cannot be read: incomplete or damaged JSON (")
+    assert says in str(refused.value)

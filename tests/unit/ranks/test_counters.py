@@ -1,5 +1,8 @@
-"""The operations of a sample, counted on models whose number is known."""
+"""The operations of a sample, the most memory that a launch takes, and bytes that the kernel counts on sockets."""
 
+import os
+import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +14,14 @@ from torch.utils.data import default_collate
 
 from fixtures.launch.protocol import TrainRequest
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.ranks.counters import Flops, counted_flops, flops_per_sample
+from fixtures.ranks.counters import (
+    Flops,
+    counted_flops,
+    flops_per_sample,
+    peak_memory_bytes,
+    reset_peak_memory,
+    sent_bytes,
+)
 from tests.builders import as_rank
 
 WORKLOAD = replace(WORKLOADS["vit_tiny"], loss=lambda model, x: model(x).sum())
@@ -73,3 +83,48 @@ def test_a_vision_transformer_takes_three_times_its_forward_pass() -> None:
     batch = tuple(tensor.to("meta") for tensor in default_collate([workload.sample()]))
     counted = flops_per_sample(workload, model, batch)
     assert counted["matrix product"] + counted["convolution"] == pytest.approx(3 * 2 * 15.38e9, rel=0.01)
+
+
+# The most memory that a launch takes on the CPU, and where the system does not let it be counted anew
+
+
+CPU = torch.device("cpu")
+LARGE = 300_000_000
+
+
+def test_what_was_taken_before_does_not_count_or_that_is_reported(tmp_path: Path) -> None:
+    large = bytearray(b"x" * LARGE)
+    full = peak_memory_bytes(CPU)
+    del large
+    assert reset_peak_memory(CPU)
+    assert peak_memory_bytes(CPU) < full - LARGE / 2
+    assert not reset_peak_memory(CPU, clear_refs=tmp_path / "self" / "clear_refs")
+
+
+def test_the_memory_of_a_gpu_is_that_of_the_device_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current device of a script may be another one, and empty."""
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 0 if device is None else 7_000_000_000)
+    assert peak_memory_bytes(torch.device("cuda", 1)) == 7_000_000_000
+
+
+# Bytes that the kernel counts on open sockets; over live ranks: tests/ranks/test_wire_bytes.py
+
+
+@pytest.fixture
+def short_timeout() -> Iterator[None]:
+    """A timeout that a workload sets for the sockets it opens later."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.001)
+    yield
+    socket.setdefaulttimeout(before)
+
+
+def test_counting_leaves_open_sockets_as_they_are(short_timeout: None) -> None:
+    pair = socket.socketpair(socket.AF_UNIX)
+    for end in pair:
+        end.setblocking(True)
+        sent_bytes()
+        assert os.get_blocking(end.fileno())
+    assert socket.getdefaulttimeout() == 0.001
+    for end in pair:
+        end.close()

@@ -1,0 +1,345 @@
+"""Below a table: bandwidth, the limit of the link, what settings gain, what a sharding saves."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.machine.nccl_log import Fingerprint
+from fixtures.matrix.configs import (
+    CONFIGS,
+    DDP_PLAIN,
+    DDP_SETTINGS,
+    NCCL_AUTOMATIC,
+    NCCL_SETTINGS,
+    SHARDING,
+    find_config,
+)
+from fixtures.matrix.transfers import TRANSFERS
+from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
+from fixtures.records.config_comparison import best_of, fastest_lossless
+from fixtures.records.files import checked
+from fixtures.records.measurement import Measurement, TimedLaunch, Transfers
+from fixtures.records.schema import FullRecord, TestRecord
+from fixtures.report.under_the_table import bandwidth_lines, link_limit_lines, setting_lines, sharding_lines
+from fixtures.session.canaries import CanaryTimes
+from fixtures.session.leaders_in_turns import setting_gains, sharding_effects
+from fixtures.session.run_state import Run
+from fixtures.stats.difference import of_sides
+from fixtures.stats.verdict import judge
+from tests.builders import SETTINGS, case_of, launch, measured, report_of
+
+# Launches of a set of ranks differ so on H200s.
+NOISE = 0.0005
+
+
+def launched(config: str, *step_s: float) -> Measurement:
+    return measured(config, 0, launches=tuple(map(launch, step_s)))
+
+
+NCCL_FILE = (*NCCL_AUTOMATIC, *NCCL_SETTINGS)
+DDP_FILE = (*DDP_PLAIN, *DDP_SETTINGS)
+
+
+def table(seed: int, configs: Sequence[str] = NCCL_FILE, /, **steps_s: float) -> list[Measurement]:
+    """Every config of a file with three launches, of 0.1 s unless said. steps_s: config -> its steps."""
+    draw = random.Random(seed)
+    return [
+        launched(name, *(steps_s.get(name, 0.1) * (1 + draw.gauss(0, NOISE)) for _ in range(3))) for name in configs
+    ]
+
+
+def test_a_setting_is_compared_with_the_same_bucket() -> None:
+    gains = setting_gains(table(1, bucket_10mb=0.2))
+    assert {gain.setting.config.name for gain in gains} == set(NCCL_SETTINGS)
+    assert all(gain.setting.config.bucket_cap_mb == gain.without.config.bucket_cap_mb for gain in gains)
+    assert {gain.setting.config.name for gain in gains if gain.decided} == {"ctas_4-bucket_10mb", "ctas_8-bucket_10mb"}
+
+
+def test_a_gain_is_in_steps_per_second_with_its_interval() -> None:
+    first = setting_gains(table(2, **{"ctas_8-bucket_10mb": 0.1 / 1.009}))[0]
+    assert first.setting.config.name == "ctas_8-bucket_10mb"
+    assert first.decided
+    low, high = first.interval_percent
+    assert 0.5 < low < 0.9 < high < 1.3
+    assert low < first.gain_percent < high
+
+
+def test_a_gain_is_judged_as_two_sides_of_an_ab_test_are() -> None:
+    plain, setting = launched("bucket_10mb", 0.1, 0.1001, 0.1003), launched("ctas_8-bucket_10mb", 0.09, 0.0903, 0.0901)
+    found = of_sides(plain.launch_medians_s, setting.launch_medians_s)
+    (gain,) = setting_gains([plain, setting])
+    assert (gain.gain_percent, gain.interval_percent) == (found.percent, found.interval_percent)
+
+
+def test_what_gains_most_is_one_line() -> None:
+    found = table(3, **{"ctas_4-bucket_25mb": 0.0986, "ctas_8-bucket_10mb": 0.0991})
+    (line,) = setting_lines(found)
+    assert line.startswith("ctas_4-bucket_25mb gains 1.4 % over bucket_25mb (1.")
+    assert line.endswith("; 1 more gain less")
+
+
+def test_where_nothing_gains_automatic_settings_and_plain_buckets_are_best() -> None:
+    (line,) = setting_lines(table(4, **{"ctas_4-bucket_25mb": 0.12}))
+    of = f"of {len(NCCL_SETTINGS)} other settings none clearly gains, at most 0."
+    assert line.startswith(f"NCCL's automatic settings are best here: {of}")
+    (line,) = setting_lines(table(8, DDP_FILE))
+    of = f"of {len(DDP_SETTINGS)} settings of DDP none clearly gains, at most 0."
+    assert line.startswith(f"plain buckets are best here: {of}")
+
+
+def test_a_variable_of_a_script_is_compared_with_the_script_as_written() -> None:
+    of_script = [name for name in CONFIGS if name.startswith("as_written")]
+    (line,) = setting_lines(table(9, of_script, **{"as_written-connections_1": 0.0986}))
+    assert line.startswith("as_written-connections_1 gains 1.4 % over as_written (1.")
+    (line,) = setting_lines(table(4, of_script))
+    assert line.startswith(f"the script's own variables are best here: of {len(of_script) - 1} other variables none")
+
+
+def test_of_equal_settings_one_is_rarely_called_better() -> None:
+    named = sum(any(gain.decided for gain in setting_gains(table(seed))) for seed in range(200))
+    assert named <= 200 * 0.1
+
+
+def test_one_launch_and_a_disturbed_run_decide_nothing() -> None:
+    lines = setting_lines([launched("bucket_10mb", 0.1), launched("ctas_8-bucket_10mb", 0.05)])
+    assert lines == ["one launch decides nothing about NCCL's settings"]
+    assert setting_lines(table(5, **{"ctas_8-bucket_10mb": 0.05}), run_disturbed=True) == []
+
+
+WITHOUT_A_SETTING = tuple(name for name in CONFIGS if not CONFIGS[name].compared_with)
+
+
+@pytest.mark.parametrize("names", [WITHOUT_A_SETTING, ("ctas_8-bucket_10mb", "bucket_25mb")], ids=["none", "other"])
+def test_without_its_automatic_config_a_setting_has_no_gain(names: tuple[str, ...]) -> None:
+    assert setting_lines([launched(name, 0.1, 0.1) for name in names]) == []
+
+
+def test_a_setting_of_ddp_is_compared_with_the_config_that_it_names() -> None:
+    gains = setting_gains(table(6, DDP_FILE, **{"fp16-bucket_25mb": 0.05, "builtin_fp16-bucket_25mb": 0.0495}))
+    assert {gain.setting.config.name for gain in gains} == set(DDP_SETTINGS)
+    assert all(gain.without.config.name == gain.setting.config.compared_with for gain in gains)
+    assert gains[0].setting.config.name == "builtin_fp16-bucket_25mb"
+    assert [gain.decided for gain in gains].count(True) == 1
+
+
+def test_ddp_and_nccl_have_a_line_each() -> None:
+    of_both = {m.config.name: m for m in (*table(7), *table(7, DDP_FILE, **{"last_bucket_1mb-bucket_25mb": 0.098}))}
+    of_nccl, of_ddp = setting_lines(list(of_both.values()))
+    assert of_nccl.startswith("NCCL's automatic settings are best here: ")
+    assert of_ddp.startswith("last_bucket_1mb-bucket_25mb gains 2.")
+    assert " over bucket_25mb (" in of_ddp
+
+
+# What a sharding saves, and which configs may be called best, out of launches made by hand
+
+
+def sharded(config: str, step_s: float, peak_gb: float | None = 6.0, *, launches: int = 3) -> Measurement:
+    peak = None if peak_gb is None else round(1e9 * peak_gb)
+    one = replace(launch(step_s), peak_memory_bytes=peak, gradient_lossless=True)
+    return measured(config, 0, launches=tuple(replace(one, step_s=(step_s * (1 + n / 1e4),)) for n in range(launches)))
+
+
+def next_to_adamw(others: Mapping[str, tuple[float, float | None]]) -> list[Measurement]:
+    """adamw has steps of 0.1 s and a peak of 6 GB."""
+    return [sharded("adamw", 0.1), *(sharded(config, *numbers) for config, numbers in others.items())]
+
+
+def test_an_effect_is_against_adamw_in_memory_and_time() -> None:
+    (effect,) = sharding_effects(next_to_adamw({"fsdp2": (0.112, 3.9)}), "adamw")
+    assert effect.measurement.config.name == "fsdp2"
+    assert effect.saved_bytes == 2_100_000_000
+    assert effect.saved_percent == pytest.approx(35)
+    assert effect.longer_percent == pytest.approx(12)
+    assert effect.decided
+
+
+@pytest.mark.parametrize("name", [name for name in SHARDING if name.startswith("sgd")])
+def test_another_optimizer_is_not_compared(name: str) -> None:
+    assert sharding_effects(next_to_adamw({name: (0.05, 3.0)}), "adamw") == []
+
+
+def test_one_line_has_what_saves_memory_and_what_saves_time() -> None:
+    found = next_to_adamw(
+        {"adamw_fused": (0.097, 6.0), "zero1": (0.11, 5.0), "fsdp2": (0.112, 3.9), "fsdp2_one": (0.13, 4.5)}
+    )
+    assert sharding_lines(found) == [
+        "fsdp2 saves 2.1 GB (35 %) a rank against adamw, takes 12.0 % longer; adamw_fused saves 3.0 % time"
+    ]
+
+
+def test_captured_ones_are_compared_among_themselves() -> None:
+    found = [sharded("adamw", 0.1), sharded("graph-adamw", 0.08, 6.0), sharded("graph-fsdp2_keep", 0.079, 5.0)]
+    assert sharding_lines(found) == [
+        "graph-fsdp2_keep saves 1 GB (17 %) a rank against graph-adamw, takes 1.2 % less time",
+    ]
+
+
+def test_one_launch_decides_nothing_about_time() -> None:
+    found = [sharded("adamw", 0.1, launches=1), sharded("fsdp2", 0.05, 3.0, launches=1)]
+    saved = "fsdp2 saves 3 GB (50 %) a rank against adamw, 50.0 % shorter here, undecided"
+    assert " ".join(line.strip() for line in sharding_lines(found)) == f"{saved}; nothing clearly saves time"
+
+
+@pytest.mark.parametrize(
+    ("config", "numbers", "expected"),
+    [
+        ("zero1", (0.1, 6.0), "nothing saves memory against adamw; nothing clearly saves time"),
+        ("zero1", (0.09, None), "zero1 saves 10.0 % time against adamw"),
+        ("zero1", (0.09, 6.0), "nothing saves memory against adamw; zero1 saves 10.0 % time"),
+        ("zero1", (0.09, 3.0), "zero1 saves 3 GB (50 %) a rank against adamw, takes 10.0 % less time"),
+        ("zero1", (0.11, None), "nothing clearly saves time against adamw"),
+        (
+            "fsdp2_bf16",
+            (0.08, 3.0),
+            "fsdp2_bf16 (lossy) saves 3 GB (50 %) a rank against adamw, takes 20.0 % less time",
+        ),
+    ],
+)
+def test_memory_and_time_are_named_where_they_are_known(
+    config: str, numbers: tuple[float, float | None], expected: str
+) -> None:
+    assert sharding_lines(next_to_adamw({config: numbers})) == [expected]
+
+
+def test_on_the_cpu_no_memory_is_compared_and_in_a_disturbed_run_no_time() -> None:
+    """The memory of a process on the CPU is that of earlier configs too."""
+    on_cpu = [replace(m, world=parse_world("2cpu")) for m in next_to_adamw({"fsdp2": (0.112, 3.9)})]
+    assert sharding_lines(on_cpu) == ["nothing clearly saves time against adamw"]
+    (line,) = sharding_lines(next_to_adamw({"fsdp2": (0.05, 3.0)}), run_disturbed=True)
+    assert line == "fsdp2 saves 3 GB (50 %) a rank against adamw"
+
+
+def test_without_anything_to_compare_there_is_no_line() -> None:
+    for names in (("adamw",), ("zero1", "fsdp2"), ("ddp", "bf16")):
+        assert sharding_lines([sharded(name, 0.1) for name in names]) == []
+
+
+def test_configs_with_another_optimizer_are_not_called_best() -> None:
+    """Next to configs that train with the workload's own; among themselves, those with the most frequent one."""
+    others = [sharded("sgd_fused", 0.05), *next_to_adamw({"fsdp2": (0.09, 3.9)})]
+    (best,) = best_of(others)
+    assert best.among == ["fsdp2"]
+    (best,) = best_of([sharded("ddp", 0.2), sharded("ddp_default", 0.3), *others])
+    assert best.among == ["ddp"]
+    fastest = fastest_lossless([sharded("ddp", 0.2), *others])
+    assert fastest is not None
+    assert fastest.config.name == "ddp"
+
+
+# Below each bandwidth curve: its latency and bandwidth
+
+
+def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[str]:
+    """The lines below ``bare ...`` of these transfers on eight GPUs."""
+    run = Run(settings=replace(SETTINGS))
+    for name in names:
+        empty = Transfers(
+            transfer=TRANSFERS[name], world=parse_world("8gpu"), interconnect=INTERCONNECTS["native"], launches=()
+        )
+        seconds = latency_s + empty.message_bytes / gb_per_s / 1e9
+        launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,)),))
+        run.cases[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = case_of(
+            measurement=launched, verdict=judge([seconds], [])
+        )
+    return bandwidth_lines(run, report_of(run))
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "bus"), [("all_reduce", "all-reduce", 350), ("reduce_scatter", "reduce-scatter", 175)]
+)
+def test_latency_and_bandwidth_of_three_sizes_are_one_line(kind: str, says: str, bus: int) -> None:
+    lines = curve(*(f"{kind}_{size}" for size in ("8b", "1mb", "256mb")))
+    (fit,) = [line for line in lines if "latency" in line]
+    assert fit == f"{says}: latency 20 us, bandwidth 200 GB/s (bus {bus}); fit over 3 sizes, up to 0 % off"
+
+
+def test_two_sizes_have_no_fit_and_kinds_are_not_mixed() -> None:
+    lines = curve("all_reduce_8b", "all_reduce_1mb", "all_gather_8b", "all_gather_1mb")
+    assert [line for line in lines if line.startswith("bare ")] == [
+        "bare all-reduces on 8gpu, native, float32",
+        "bare all-gathers on 8gpu, native, float32",
+    ]
+    assert not any("latency" in line for line in lines)
+
+
+def test_the_size_of_a_small_message_has_digits() -> None:
+    sizes = {
+        line.split()[0]: line.split()[1]
+        for line in curve("all_reduce_8b", "all_gather_8b", "all_reduce_64kb")[2:]
+        if line.startswith("all_")
+    }
+    assert sizes == {"all_reduce_8b": "0.000008", "all_gather_8b": "0.000032", "all_reduce_64kb": "0.07"}
+
+
+# The limit of the link, for the records in baselines/
+
+
+BASELINES = Path(__file__).parents[3] / "baselines"
+# Records -> whether ddp's gradients need longer than its backward pass of 54 ms.
+LIMITED = {"2x": False, "4x": True, "8x": True}
+TEST = tuple[str, str]  # workload and world
+
+
+def as_measured(info: TestRecord, gradient_bytes: int) -> Measurement:
+    """As it was measured, without precision in the workload's name."""
+    first = replace(
+        launch(1.0),
+        phase_s={phase: ms / 1e3 for phase, ms in (info.phases_ms or {}).items()},
+        gradients=[(gradient_bytes, 4)],
+        fingerprint=Fingerprint(transports=info.transport or {}),
+    )
+    return Measurement(
+        workload=WORKLOADS["vit_l_32"],
+        world=parse_world(info.world or ""),
+        config=find_config(info.config or ""),
+        interconnect=INTERCONNECTS[info.interconnect or ""],
+        launches=tuple(replace(first, step_s=(median,)) for median in info.launch_medians_s),
+    )
+
+
+def lines_of(record: FullRecord) -> dict[TEST, list[str]]:
+    """Workload and world -> the lines."""
+    run = Run(settings=SETTINGS)
+    for name, canaries in (record.canaries or {}).items():
+        times = {canary: list(one.before_s) for canary, one in canaries.canaries.items()}
+        run.canaries.times[name] = CanaryTimes(world=canaries.world, before_s=times)
+    by_table: dict[TEST, list[TestRecord]] = {}
+    for benchmark in record.benchmarks:
+        info = benchmark.extra_info
+        if info.config in CONFIGS and info.bucket_bytes:
+            by_table.setdefault((info.workload, info.world or ""), []).append(info)
+    found = {}
+    for table, infos in by_table.items():
+        sent = max(sum(info.bucket_bytes or []) for info in infos)
+        found[table] = link_limit_lines([as_measured(info, sent) for info in infos], run)
+    return found
+
+
+def record_of(file: str) -> FullRecord:
+    return checked(json.loads((BASELINES / file).read_text()))
+
+
+@pytest.mark.parametrize("file", sorted(BASELINES.glob("*/*.json")), ids=lambda f: f"{f.parent.name}/{f.stem}")
+def test_a_link_through_host_memory_is_named_where_compute_cannot_hide_the_gradients(file: Path) -> None:
+    through_host = file.parent.name.endswith("-shm")
+    for (workload, world), lines in lines_of(checked(json.loads(file.read_text()))).items():
+        largest = world == f"{file.parent.name[0]}gpu"
+        captured = workload in ("vit_l_32_autocast", "vit_l_32_tf32")
+        expected = through_host and largest and (captured or LIMITED[file.parent.name[:2]])
+        assert bool(lines) == expected, (workload, world, lines)
+
+
+def test_the_line_has_the_bytes_what_helps_and_a_time_that_no_measured_config_beats() -> None:
+    lines = lines_of(record_of("4x-nvidia-h200-nv18-shm/0001_vit.json"))["vit_l_32", "4gpu"]
+    assert " ".join(" ".join(lines).split()) == (
+        "through host memory no config can send 1.2 GB in less than 69 ms, of which compute hides at most 54: "
+        "only fewer bytes help"
+    )
+    # The canary of this record takes 218 ms for the bytes that ddp_default sends in 177 ms.
+    lines = lines_of(record_of("8x-nvidia-h200-nv18-shm/0002_vit.json"))["vit_l_32", "8gpu"]
+    assert " in less than 177 ms" in " ".join(lines)
