@@ -44,7 +44,6 @@ pytest_plugins = (
     "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.tested_hooks",
-    "fixtures.gradients.hook_training",
     "fixtures.report.gradients",
     "fixtures.report.table",
     "fixtures.report.order_of_run",

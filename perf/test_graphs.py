@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.gradients.hook_training import GraphTraining
+from fixtures.gradients.fixtures import GraphTraining
 from fixtures.matrix.configs import GRAPHS, GRAPHS_TRAINED, SINGLE_GRAPHS
 from fixtures.session.measure import Measure
 

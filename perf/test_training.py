@@ -2,8 +2,8 @@
 
 import pytest
 
-from fixtures.gradients.fixtures import one_rank, unsupported
-from fixtures.gradients.hook_training import Training, TrainingAtEqualSamples, faults
+from fixtures.extras.loss.small_problem import Training, TrainingAtEqualSamples, faults, one_rank
+from fixtures.gradients.fixtures import unsupported
 from fixtures.gradients.tested_hooks import HarmedLoss
 from fixtures.matrix.configs import FEWER_EXCHANGES
 from fixtures.matrix.hooks import find_hook
@@ -17,7 +17,7 @@ AS_MUCH = 1.1
 
 def test_training(training: Training, lossy_hook: str, training_precision: str) -> None:
     if wrong := faults(training(lossy_hook, training_precision), find_hook(lossy_hook)):
-        raise HarmedLoss("; ".join(wrong))
+        raise HarmedLoss("; ".join(wrong), pytrace=False)
 
 
 def test_training_without_communication_is_told_apart(training: Training, training_precision: str) -> None:

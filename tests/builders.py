@@ -17,7 +17,7 @@ from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world, worlds_of
 from fixtures.records.differences import Snapshot
-from fixtures.records.loss_comparison import LossComparison
+from fixtures.records.loss_comparison import Effect, LossComparison
 from fixtures.records.measurement import Launch, Measurement, with_launches
 from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.report.rows import Report
@@ -192,6 +192,22 @@ BF16_LOSS = LossComparison(
     losses=((2.0, 1.004), (2.02, 1.01)),
 )
 DDP = measured("ddp", 8)
+
+
+def effect_of(config: str, *, excess_percent: float) -> Effect:
+    """The effect of a hook on the loss of the small problem, in both curves the same."""
+    return Effect(
+        config=config,
+        world="2cpu",
+        excess_percent=excess_percent,
+        margin_percent=1.0,
+        kept_percent=90.0,
+        losses=(0.6,),
+        reference=(0.5,),
+        steps=(0, 100),
+        curve=(2.0, 0.6),
+        reference_curve=(2.0, 0.5),
+    )
 
 
 def as_rank(folder: Path) -> "RankContext":

@@ -22,8 +22,6 @@ from fixtures.launch.protocol import (
     NcclLogRequest,
     PreflightRequest,
     PreflightResult,
-    SmallProblemRequest,
-    SmallProblemResult,
     SoftwareRequest,
     SourcesRequest,
     TrainRequest,
@@ -195,9 +193,9 @@ def _describe(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, A
     }
 
 
-def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallProblemResult:
-    asked = SmallProblemRequest(**arguments)
-    return SmallProblemResult(losses=[1 / (1 + step) for step in range(0, asked.steps + 1, asked.every)])
+def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
+    steps, every = arguments["steps"], arguments["every"]
+    return {"losses": [1 / (1 + step) for step in range(0, steps + 1, every)]}
 
 
 def _preflight(workload: str) -> PreflightResult:
@@ -214,7 +212,7 @@ ANSWERS: dict[str, Answer] = {
     InterleaveRequest.function: _interleave,
     SoftwareRequest.function: _describe,
     SourcesRequest.function: lambda world, rank, arguments: {},
-    SmallProblemRequest.function: _train_small,
+    "fixtures.extras.loss.in_rank.small_problem_training:train_small_problem": _train_small,
     PreflightRequest.function: lambda world, rank, arguments: _preflight(arguments["workload"]),
 }
 

@@ -7,17 +7,13 @@ import pytest
 
 from fixtures.gradients.cases import SHAPES, kinds_for
 from fixtures.gradients.fixtures import every_check
-from fixtures.gradients.hook_training import EVERY, SEEDS, STEPS, effect
 from fixtures.gradients.replay import path
 from fixtures.launch.faults import RankFailure
-from fixtures.launch.protocol import SmallProblemRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.hook import Hook
-from fixtures.matrix.hooks import HOOKS, find_hook
+from fixtures.matrix.hooks import HOOKS
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import INTERCONNECTS, World
-from fixtures.records.loss_comparison import Effect
-from fixtures.stats.thresholds import MOST_EXCESS_PERCENT
 from tests.mutants import hooks as mutants
 from tests.mutants import powersgd as powersgd_mutants
 from tests.mutants import promises  # noqa: F401  # its hooks are in CAUGHT_BY and SOUND_IN
@@ -84,19 +80,6 @@ def of_powersgd(three_ranks: RankSets, hook: Hook, case: str) -> list[str]:
     return ask(three_ranks, check, hook, WORLDS[-1], **arguments)
 
 
-def trained(three_ranks: RankSets, hook: str) -> Effect:
-    """The effect that ``perf/test_training.py`` would measure, of fewer seeds."""
-    (ranks,) = three_ranks.of(INTERCONNECTS["native"])
-    two = WORLDS[-1]
-
-    def curve(hook: str, seed: int) -> list[float]:
-        request = SmallProblemRequest(hook=hook, world=two.name, seed=seed, steps=STEPS, every=EVERY)
-        return ranks.ask(two, request, doing=hook)[0].losses
-
-    curves, reference = ([curve(name, seed) for seed in SEEDS[:3]] for name in (hook, "none"))
-    return effect(short(find_hook(hook)), two.name, curves, reference)
-
-
 def short(named: Hook | World | tuple[World, str] | str) -> str:
     """The name without its module."""
     if isinstance(named, tuple):
@@ -161,10 +144,6 @@ def test_a_broken_powersgd_is_caught(three_ranks: RankSets, hook: Hook, case: st
 @pytest.mark.parametrize("case", POWERSGD)
 def test_a_sound_powersgd_is_not(three_ranks: RankSets, case: str) -> None:
     assert of_powersgd(three_ranks, powersgd_mutants.SOUND, case) == []
-
-
-def test_training_shows_what_keeps_a_third(three_ranks: RankSets) -> None:
-    assert trained(three_ranks, mutants.bf16_keeps_a_third.name).least_excess_percent > MOST_EXCESS_PERCENT
 
 
 @pytest.mark.parametrize("hook", [hook for hook in HOOKS.values() if hook.promise != "low_rank"], ids=short)

@@ -172,11 +172,10 @@ def words(tests: list[str]) -> list[str]:
     return [found[1] for test in tests if (found := re.search(r"-(\dgpu-[^\]]+)\]$", test))]
 
 
-def test_all_that_is_measured_comes_before_gradients_and_these_before_training(everything: list[str]) -> None:
+def test_all_that_is_measured_comes_before_gradients(everything: list[str]) -> None:
     tests = [test for test in everything if "test_collectives" not in test]
     files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
     assert files.index("perf/test_throughput.py") < files.index("perf/test_gradients.py")
-    assert files[-1] == "perf/test_training.py"
 
 
 def test_the_smallest_world_comes_first_and_in_it_naive_ddp_the_default_and_the_limit() -> None:

@@ -66,21 +66,6 @@ def test_a_wrong_hook_is_wrong_in_the_tables_and_in_the_record(
     assert (benchmark["extra_info"]["fidelity"], benchmark["extra_info"]["lossless"]) == ("wrong", False)
 
 
-def test_a_hook_with_a_higher_loss_is_not_wrong_and_the_next_command_repeats_its_training(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    options = ("-p", "tests.runs.harmed_loss", *QUICK, f"--hook={HERE}:remembers")
-    chosen = "2cpu-own_remembers] or default and own_remembers or training and own_remembers"
-    outcome = pytest_perf(tmp_path, "perf", *options, "-k", chosen, f"--benchmark-json={file}")
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
-    assert "; loss of the small problem beyond its limit: own_remembers +5.6 %" in outcome.unwrapped
-    assert "wrong gradients" not in outcome.output
-    record = json.loads(file.read_text())
-    assert {test["extra_info"]["fidelity"] for test in record["benchmarks"]} == {"lossy"}
-    (typed,) = re.findall(r"^next: state the cost as loss_excess_percent, .* (perf -k .*)$", outcome.output, re.M)
-    again = pytest_perf(tmp_path, *shlex.split(typed), *options[:2])
-    assert list(record["failed"]) == re.findall(r"^FAILED (\S+)", again.output, re.M)
-
-
 def test_a_hook_that_is_wrong_everywhere_is_a_line_a_kind_of_test(tmp_path: Path) -> None:
     outcome = pytest_perf(
         tmp_path,

@@ -17,14 +17,14 @@ CEILINGS = {
     "stats": (13, 1204),
     "machine": (7, 704),
     "trace": (7, 953),
-    "launch": (15, 1676),
-    "records": (13, 1865),
+    "launch": (15, 1664),
+    "records": (13, 1857),
     "ranks": (36, 5116),
-    "session": (27, 3227),
-    "gradients": (22, 2637),
-    "report": (16, 2058),
-    "extras": (135, 7616),
-    "tests": (410, 20628),
+    "session": (27, 3230),
+    "gradients": (21, 2434),
+    "report": (16, 2026),
+    "extras": (138, 7892),
+    "tests": (414, 20638),
 }
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from fixtures.extras.tune.battery import Battery
 from fixtures.extras.tune.tuning import Cell
-from fixtures.launch.protocol import SmallProblemRequest, SmallProblemResult
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.workloads import WORKLOADS
-from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
+from fixtures.matrix.worlds import INTERCONNECTS, parse_world
+from tests.builders import effect_of
 
 CELL = Cell(
     reference="vit_tiny",
@@ -18,13 +18,6 @@ CELL = Cell(
     world=parse_world("2cpu"),
     interconnect=INTERCONNECTS["native"],
 )
-
-
-class Ranks:
-    """Ranks in which every hook ends the small problem with a fifth more loss."""
-
-    def ask(self, world: World, request: SmallProblemRequest, *, doing: str) -> list[SmallProblemResult]:
-        return [SmallProblemResult(losses=[2.0, 0.5 if request.hook == "none" else 0.6])]
 
 
 @pytest.mark.parametrize(
@@ -36,5 +29,6 @@ class Ranks:
     ],
 )
 def test_a_lossy_hook_may_cost_what_its_user_states(hook: str, why: str | None) -> None:
-    ranks: Any = Ranks()
-    assert Battery()._harm(CELL, replace(CONFIGS["bf16"], name=hook, hook=hook), ranks) == why
+    ranks: Any = None
+    battery = Battery(train_small_problem=lambda ranks, hook, world: effect_of(hook, excess_percent=20.0))
+    assert battery._harm(CELL, replace(CONFIGS["bf16"], name=hook, hook=hook), ranks) == why

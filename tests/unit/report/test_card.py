@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
 from fixtures.records.measurement import Measurement
 from fixtures.report.card import Card, card_of
 from fixtures.report.rows import Report
 from fixtures.session.run_record import record_so_far
 from fixtures.stats.difference import Turns
-from tests.builders import launch, measured, run_of
+from tests.builders import effect_of, launch, measured, run_of
 from tests.run_reports import DDP, h200, info_of, large, report_of, slower, undecided
 from tests.saved_records import Record, infos
 
@@ -93,8 +92,7 @@ THREE_SLOWER: Record = {
     "explained_percent": 0.0,
 }
 TRAINING = {"perf/test_training.py::test_training[mine]": "its final loss is +5.6 %"}
-CURVE = [(2.0, 0.5), (2.2, 0.7)]
-HARMED = asdict(replace(effect("mine", "2cpu", CURVE, CURVE), excess_percent=5.6))
+HARMED = asdict(effect_of("mine", excess_percent=5.6))
 GRADIENTS = {"perf/test_gradients.py::test_gradients[bf16]": "rank 0"}
 
 

@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.gradients.hook_training import effect
 from fixtures.launch.interpreter import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.plain_text import WIDTH
 from fixtures.matrix.transfers import TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
-from fixtures.records.loss_comparison import Effect
 from fixtures.records.measurement import Measurement, TimedLaunch, Transfers
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.columns import shown_columns
@@ -27,7 +25,7 @@ from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import Explanation
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, case_of, launch, measured, report_of, run_of
+from tests.builders import SETTINGS, case_of, effect_of, launch, measured, report_of, run_of
 from tests.h200 import POWERSGD
 
 OTHER = Interpreter(
@@ -59,11 +57,6 @@ def busy(config: str) -> Measurement:
     return measured(config, 0, launches=(one, replace(one, step_s=(0.81,)), replace(one, step_s=(0.87,))))
 
 
-def effect_of(config: str) -> Effect:
-    learnt = effect(config, "8gpu", [(2.0, 0.5)] * 2, [(2.0, 0.5)] * 2)
-    return replace(learnt, excess_percent=145.0, margin_percent=12.5, kept_percent=31.4)
-
-
 @pytest.fixture(scope="module")
 def everything() -> Run:
     """A run on eight GPUs in which every config was profiled, compared with another build, and slower; and the sizes of
@@ -92,7 +85,7 @@ def everything() -> Run:
         run.cases[f"perf/test_collectives.py::test_collectives[8gpu-{collective.name}]"] = case_of(
             measurement=all_reduces, verdict=SLOWER
         )
-    run.training_effects = [effect_of(config) for config in CONFIGS]
+    run.training_effects = [replace(effect_of(config, excess_percent=145.0), margin_percent=12.5) for config in CONFIGS]
     return run
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from fixtures.gradients.hook_training import effect
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_links import Topology
 from fixtures.machine.nccl_log import Fingerprint
@@ -16,7 +15,7 @@ from fixtures.records.schema import EnvironmentRecord, TestRecord
 from fixtures.session.case import Case
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
-from tests.builders import SETTINGS, case_of, launch, measured
+from tests.builders import SETTINGS, case_of, effect_of, launch, measured
 
 TEST = "perf/test_bf16"
 SLOWER = judge([1.4] * 3, [[1.0] * 3])
@@ -61,8 +60,7 @@ def test_a_config_is_wrong_once_a_gradient_test_of_its_hook_failed(run: Run) -> 
     ],
 )
 def test_a_fifth_more_loss_is_harmful_unless_the_users_hook_states_it(run: Run, hook: str, harmful: bool) -> None:
-    fifth_more = [[2.0, 1.25], [2.0, 1.2], [2.0, 1.15]]
-    run.recorded_effects = [effect(find_hook(hook).name, "2cpu", fifth_more, [[2.0, 1.0]] * 3)]
+    run.recorded_effects = [effect_of(find_hook(hook).name, excess_percent=20.0)]
     m = measured("bf16", 1)
     assert run.is_harmful(replace(m, config=replace(m.config, name=hook, hook=hook))) is harmful
 

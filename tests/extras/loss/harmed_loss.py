@@ -4,7 +4,7 @@ ends with a loss that is 5.6 % higher."""
 from dataclasses import replace
 from typing import Any
 
-from fixtures.launch.protocol import SmallProblemRequest, SmallProblemResult
+from fixtures.extras.loss.small_problem_request import SmallProblemRequest, SmallProblemResult
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
@@ -12,7 +12,7 @@ _USUAL = fake_ranks.ANSWERS[SmallProblemRequest.function]
 
 
 def _train_small(world: World, rank: int, arguments: dict[str, Any]) -> SmallProblemResult:
-    usual: SmallProblemResult = _USUAL(world, rank, arguments)
+    usual = SmallProblemResult(**_USUAL(world, rank, arguments))
     harm = 1.056 + 1e-4 * arguments["seed"] if ":" in arguments["hook"] else 1.0
     return replace(usual, losses=[*usual.losses[:-1], usual.losses[-1] * harm])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.gradients.hook_training import EVERY, SEEDS, effect, faults, pairs_of
+from fixtures.extras.loss.small_problem import EVERY, SEEDS, effect, faults, is_undecided, loss_lines, pairs_of
 from fixtures.matrix.hook import Hook
 from fixtures.records.loss_comparison import Effect
 
@@ -68,10 +68,46 @@ def test_a_training_says_what_is_wrong(hook: Hook, found: Effect, says: str) -> 
 
 
 def test_more_seeds_are_due_where_the_limit_is_within_the_interval() -> None:
-    assert [measured(excess, 2).undecided(4) for excess in (0, 3, 5, 7, -3)] == [False, True, True, False, True]
+    assert [is_undecided(measured(excess, 2), 4) for excess in (0, 3, 5, 7, -3)] == [False, True, True, False, True]
 
 
 @pytest.mark.parametrize(("gpus", "pairs"), [(0, []), (1, []), (3, ["01"]), (4, ["01", "23"]), (5, ["01", "23"])])
 def test_seeds_are_trained_on_pairs_of_gpus(gpus: int, pairs: list[str]) -> None:
     assert pairs_of([str(gpu) for gpu in range(gpus)]) == [tuple(pair) for pair in pairs]
     assert len(pairs_of([str(gpu) for gpu in range(64)])) == len(SEEDS)
+
+
+# The sentence on the training of a small problem
+
+HIGHER = "the final loss is higher with"
+CURVES = [(2.0, 0.5), (2.2, 0.7)]
+
+
+def trained(config: str, excess: float) -> Effect:
+    return replace(effect(config, "2cpu", CURVES, CURVES), excess_percent=excess, margin_percent=0.1)
+
+
+BF16, LOW_RANK = trained("bf16", 0.01), trained("powersgd_rank1", 26)
+FEWER = [trained("accumulate_2", 46), trained("batch_x4", 182), trained("no_comm", 787)]
+
+
+@pytest.mark.parametrize(
+    ("effects", "says"),
+    [
+        ([BF16], "1 of 1 configs reach the loss of uncompressed training (-v: the table)"),
+        (
+            [BF16, LOW_RANK],
+            f"1 of 2 configs reach the loss of uncompressed training; {HIGHER} powersgd_rank1 +26 % (-v: the table)",
+        ),
+        (
+            [BF16, LOW_RANK, *FEWER],
+            f"{HIGHER} powersgd_rank1 +26 %, 3 that exchange less often +46 to +787 % (-v: the table)",
+        ),
+        (
+            [FEWER[0]],
+            f"0 of 1 configs reach the loss of uncompressed training; {HIGHER} accumulate_2 +46 % (-v: the table)",
+        ),
+    ],
+)
+def test_configs_that_exchange_less_often_are_counted(effects: list[Effect], says: str) -> None:
+    assert " ".join(line.strip() for line in loss_lines(effects)).endswith(says)
