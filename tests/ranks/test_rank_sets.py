@@ -5,13 +5,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from fixtures.launch import reaper
 from fixtures.launch.faults import Kind, RankFailure
 from fixtures.launch.protocol import CannotRun, TrainRequest
 from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets, share_out
+from fixtures.launch.rank_sets import RankSets
 from fixtures.launch.session import Session
 from fixtures.launch.starter import Start
 from fixtures.matrix.config import Variables
@@ -411,34 +409,6 @@ def test_a_rank_that_is_killed_while_it_starts_is_named_and_the_other_sets_are_u
             sets.of(INTERCONNECTS["native"], world=TWO)
         assert [ranks.alive for ranks in ahead] == [False, True, True]
         assert [run(ranks, TWO, "total") for ranks in sets.of(INTERCONNECTS["native"], world=TWO)] == [[3.0, 3.0]] * 3
-
-
-def test_sets_share_calls_out_and_work_at_the_same_time() -> None:
-    sets = sets_of(2)
-    both = threading.Barrier(2)
-
-    def call(ranks: RankSet, number: int) -> tuple[int, int]:
-        if number < 2:
-            both.wait(30)  # each waits for the other
-        return number, run(ranks, ONE, "pid")[0]
-
-    values = share_out(sets.of(INTERCONNECTS["native"]), [partial(call, number=number) for number in range(5)])
-    assert [number for number, _ in values] == [0, 1, 2, 3, 4]
-    assert {pid for _, pid in values} == {run(ranks, ONE, "pid")[0] for ranks in sets.of(INTERCONNECTS["native"])}
-    sets.close()
-
-
-def test_what_goes_wrong_in_one_of_the_sets_ends_the_others_too() -> None:
-    sets = sets_of(2, size=2)
-    began = time.monotonic()
-    functions = ("sleeps", "raises_in_step_7", "total", "total")
-    calls = [partial(run, world=TWO, function=function) for function in functions]
-    with pytest.raises(RankFailure, match="the gradients are gone"):
-        share_out(sets.of(INTERCONNECTS["native"]), calls)
-    assert time.monotonic() - began < PATIENCE_S / 2  # nobody waited for the sleeping rank
-    assert not any(ranks.alive for ranks in sets.start_ahead(INTERCONNECTS["native"]))
-    assert share_out(sets.of(INTERCONNECTS["native"]), [partial(run, world=TWO, function="total")]) == [[3.0, 3.0]]
-    sets.close()
 
 
 @pytest.mark.parametrize("patience_s", [0, PATIENCE_S])

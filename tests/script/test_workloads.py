@@ -11,7 +11,7 @@ from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
 from fixtures.session.command_line import CommandLine
-from fixtures.session.script_tests import stored_scripts
+from fixtures.session.script_tests import near_scripts
 from fixtures.session.script_workloads import script_workloads
 
 SOURCE = """\
@@ -80,26 +80,11 @@ def test_without_a_repository_the_name_has_the_file_name(script: Path, tmp_path:
     assert lines(str(script))[0].name == lines(str(other))[0].name
 
 
-@pytest.mark.parametrize("former", ["/home/me/repo/jobs/train.py", "train.py", "repo/jobs/train.py", "jobs/train.py"])
-def test_a_script_is_found_under_the_path_from_the_rootdir_of_an_older_run(former: str, checkouts: list[Path]) -> None:
-    (line,) = lines(f"{checkouts[0] / 'jobs/train.py'} -n 5")
-    names, near = stored_scripts([line], {"old": f"{former} -n 5", "fewer": f"{former} -n 4", "none": former})
-    assert names == {"old": line.name, line.name: line.name}
-    assert near == []
-
-
-def test_a_stored_script_of_another_file_is_not_this_script(checkouts: list[Path]) -> None:
-    (checkouts[0] / "train.py").write_text(SOURCE)
-    top, inside = lines(str(checkouts[0] / "train.py"), str(checkouts[0] / "jobs/train.py"))
-    stored = {"a": "/x/tests/train.py", "b": "test_train.py", "c": "'/my x/jobs/train.py'", top.name: "train.py"}
-    assert stored_scripts([inside], stored)[0] == {"c": inside.name, inside.name: inside.name}
-    both = {top.name: top.name, inside.name: inside.name}
-    assert stored_scripts([top, inside], stored)[0] == {"a": top.name} | both  # "c" may be either
-
-
 def test_a_script_without_a_record_has_near_ones_with_other_arguments(checkouts: list[Path]) -> None:
     (line,) = lines(f"{checkouts[0] / 'jobs/train.py'} -n 5")
-    assert stored_scripts([line], {"a": "jobs/train.py -n 4", "b": "other.py -n 5"})[1] == ["jobs/train.py -n 4"]
+    stored = {"a": "jobs/train.py -n 4", "b": "other.py -n 5"}
+    assert near_scripts([line], stored) == ["jobs/train.py -n 4"]
+    assert near_scripts([line], {**stored, line.name: line.shown}) == []
 
 
 @pytest.mark.parametrize(

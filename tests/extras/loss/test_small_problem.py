@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.extras.loss.small_problem import EVERY, SEEDS, effect, faults, is_undecided, loss_lines, pairs_of
+from fixtures.extras.loss.small_problem import EVERY, effect, faults, is_undecided, loss_lines
 from fixtures.matrix.hook import Hook
 from fixtures.records.loss_comparison import Effect
 
@@ -69,12 +69,6 @@ def test_a_training_says_what_is_wrong(hook: Hook, found: Effect, says: str) -> 
 
 def test_more_seeds_are_due_where_the_limit_is_within_the_interval() -> None:
     assert [is_undecided(measured(excess, 2), 4) for excess in (0, 3, 5, 7, -3)] == [False, True, True, False, True]
-
-
-@pytest.mark.parametrize(("gpus", "pairs"), [(0, []), (1, []), (3, ["01"]), (4, ["01", "23"]), (5, ["01", "23"])])
-def test_seeds_are_trained_on_pairs_of_gpus(gpus: int, pairs: list[str]) -> None:
-    assert pairs_of([str(gpu) for gpu in range(gpus)]) == [tuple(pair) for pair in pairs]
-    assert len(pairs_of([str(gpu) for gpu in range(64)])) == len(SEEDS)
 
 
 # The sentence on the training of a small problem

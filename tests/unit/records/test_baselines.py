@@ -23,11 +23,8 @@ from fixtures.records.baselines import (
     History,
     LaunchTimes,
     Recorded,
-    history_of,
     host_change,
     read_history,
-    read_records,
-    renamed,
 )
 from fixtures.records.measurement import had_no_lead
 from fixtures.records.schema import SCHEMA, TestRecord
@@ -103,22 +100,6 @@ def test_records_of_another_workload_under_one_name_are_never_pooled(tmp_path: P
     assert recorded.launch_medians_s == [[0.3], [0.4]]
     assert recorded.files == ["0003_night.json", "0004_night.json"]
     assert recorded.left_out == ["0001_night.json", "0002_night.json"]
-
-
-def test_records_under_a_former_name_are_history_under_the_new_one(tmp_path: Path) -> None:
-    old, new = (
-        ".venv/lib/python3.12/site-packages/ddp_perf/perf/test_script.py::test_script[train_1-2cpu-bf16]",
-        "perf/test_script.py::test_script[train_2-2cpu-bf16]",
-    )
-    for test, name in ((old, "train_1"), (new, "train_2"), (DDP, "steady")):
-        one = benchmark(test, 0.1)
-        one["extra_info"]["workload"] = name
-        save(tmp_path, one)
-    history = history_of(renamed(read_records(tmp_path, HERE), {"train_1": "train_2"}))
-    assert {test: recorded.files for test, recorded in history.items()} == {
-        new: ["0001_night.json", "0002_night.json"],
-        DDP: ["0003_night.json"],
-    }
 
 
 def test_a_test_of_another_workload_is_not_saved_and_the_others_are(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from fixtures.matrix.configs import (
     DDP_SETTINGS,
     NCCL_AUTOMATIC,
     NCCL_SETTINGS,
-    SHARDING,
     find_config,
 )
 from fixtures.matrix.transfers import TRANSFERS
@@ -25,9 +24,9 @@ from fixtures.records.config_comparison import best_of, fastest_lossless
 from fixtures.records.files import checked
 from fixtures.records.measurement import Measurement, TimedLaunch, Transfers
 from fixtures.records.schema import FullRecord, TestRecord
-from fixtures.report.under_the_table import bandwidth_lines, link_limit_lines, setting_lines, sharding_lines
+from fixtures.report.under_the_table import bandwidth_lines, link_limit_lines, setting_lines
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.leaders_in_turns import setting_gains, sharding_effects
+from fixtures.session.leaders_in_turns import setting_gains
 from fixtures.session.run_state import Run
 from fixtures.stats.difference import of_sides
 from fixtures.stats.verdict import judge
@@ -147,76 +146,6 @@ def sharded(config: str, step_s: float, peak_gb: float | None = 6.0, *, launches
 def next_to_adamw(others: Mapping[str, tuple[float, float | None]]) -> list[Measurement]:
     """adamw has steps of 0.1 s and a peak of 6 GB."""
     return [sharded("adamw", 0.1), *(sharded(config, *numbers) for config, numbers in others.items())]
-
-
-def test_an_effect_is_against_adamw_in_memory_and_time() -> None:
-    (effect,) = sharding_effects(next_to_adamw({"fsdp2": (0.112, 3.9)}), "adamw")
-    assert effect.measurement.config.name == "fsdp2"
-    assert effect.saved_bytes == 2_100_000_000
-    assert effect.saved_percent == pytest.approx(35)
-    assert effect.longer_percent == pytest.approx(12)
-    assert effect.decided
-
-
-@pytest.mark.parametrize("name", [name for name in SHARDING if name.startswith("sgd")])
-def test_another_optimizer_is_not_compared(name: str) -> None:
-    assert sharding_effects(next_to_adamw({name: (0.05, 3.0)}), "adamw") == []
-
-
-def test_one_line_has_what_saves_memory_and_what_saves_time() -> None:
-    found = next_to_adamw(
-        {"adamw_fused": (0.097, 6.0), "zero1": (0.11, 5.0), "fsdp2": (0.112, 3.9), "fsdp2_one": (0.13, 4.5)}
-    )
-    assert sharding_lines(found) == [
-        "fsdp2 saves 2.1 GB (35 %) a rank against adamw, takes 12.0 % longer; adamw_fused saves 3.0 % time"
-    ]
-
-
-def test_captured_ones_are_compared_among_themselves() -> None:
-    found = [sharded("adamw", 0.1), sharded("graph-adamw", 0.08, 6.0), sharded("graph-fsdp2_keep", 0.079, 5.0)]
-    assert sharding_lines(found) == [
-        "graph-fsdp2_keep saves 1 GB (17 %) a rank against graph-adamw, takes 1.2 % less time",
-    ]
-
-
-def test_one_launch_decides_nothing_about_time() -> None:
-    found = [sharded("adamw", 0.1, launches=1), sharded("fsdp2", 0.05, 3.0, launches=1)]
-    saved = "fsdp2 saves 3 GB (50 %) a rank against adamw, 50.0 % shorter here, undecided"
-    assert " ".join(line.strip() for line in sharding_lines(found)) == f"{saved}; nothing clearly saves time"
-
-
-@pytest.mark.parametrize(
-    ("config", "numbers", "expected"),
-    [
-        ("zero1", (0.1, 6.0), "nothing saves memory against adamw; nothing clearly saves time"),
-        ("zero1", (0.09, None), "zero1 saves 10.0 % time against adamw"),
-        ("zero1", (0.09, 6.0), "nothing saves memory against adamw; zero1 saves 10.0 % time"),
-        ("zero1", (0.09, 3.0), "zero1 saves 3 GB (50 %) a rank against adamw, takes 10.0 % less time"),
-        ("zero1", (0.11, None), "nothing clearly saves time against adamw"),
-        (
-            "fsdp2_bf16",
-            (0.08, 3.0),
-            "fsdp2_bf16 (lossy) saves 3 GB (50 %) a rank against adamw, takes 20.0 % less time",
-        ),
-    ],
-)
-def test_memory_and_time_are_named_where_they_are_known(
-    config: str, numbers: tuple[float, float | None], expected: str
-) -> None:
-    assert sharding_lines(next_to_adamw({config: numbers})) == [expected]
-
-
-def test_on_the_cpu_no_memory_is_compared_and_in_a_disturbed_run_no_time() -> None:
-    """The memory of a process on the CPU is that of earlier configs too."""
-    on_cpu = [replace(m, world=parse_world("2cpu")) for m in next_to_adamw({"fsdp2": (0.112, 3.9)})]
-    assert sharding_lines(on_cpu) == ["nothing clearly saves time against adamw"]
-    (line,) = sharding_lines(next_to_adamw({"fsdp2": (0.05, 3.0)}), run_disturbed=True)
-    assert line == "fsdp2 saves 3 GB (50 %) a rank against adamw"
-
-
-def test_without_anything_to_compare_there_is_no_line() -> None:
-    for names in (("adamw",), ("zero1", "fsdp2"), ("ddp", "bf16")):
-        assert sharding_lines([sharded(name, 0.1) for name in names]) == []
 
 
 def test_configs_with_another_optimizer_are_not_called_best() -> None:
