@@ -30,6 +30,7 @@ IN_A_RANK = (
     "fixtures.extras.hooks.all_to_all",
     "fixtures.extras.launchers.",
     "fixtures.extras.loss.in_rank.",
+    "fixtures.extras.whole.in_rank.",
     "fixtures.extras.several_machines.meeting",  # a process of its own
 )
 _BEGIN, _END = "<!-- rooms: written by python -m tests.rooms -->", "<!-- end of rooms -->"

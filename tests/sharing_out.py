@@ -13,13 +13,20 @@ UNITS = {
     "times": (
         *(f"tests/e2e/test_{name}" for name in ("against", "injected_causes", "whole_run")),
         *("tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
+        *("tests/extras/whole/ranks/", "tests/extras/whole/e2e/"),
         *(f"tests/ranks/test_{name}.py" for name in ("canaries", "feed", "profiled_ranks", "window")),
         *("tests/script/ranks/test_host_time.py", "tests/script/ranks/test_limit_of_script.py"),
         "tests/script/ranks/test_scripts.py::test_a_range_in_which_a_step_ends",
     ),
     "whole runs": (
         *(f"tests/e2e/test_{name}.py" for name in ("command_line", "nothing_left_behind", "own_hooks", "wheel")),
-        *("tests/extras/nsys/e2e/", "tests/extras/loss/e2e/", "tests/script/runs/", "tests/runs/test_preflight.py"),
+        *(
+            "tests/extras/nsys/e2e/",
+            "tests/extras/loss/e2e/",
+            "tests/extras/whole/",
+            "tests/script/runs/",
+            "tests/runs/test_preflight.py",
+        ),
         "tests/extras/slow_link/runs/test_notebook.py",
     ),
 }

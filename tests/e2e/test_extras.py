@@ -69,9 +69,9 @@ COMMAND = Command(
 """
 
 
-# Each is left out of three of six copies, and no two of the same three: each is somewhere without each other one.
-_COPIES = dict(zip(EXTRAS, combinations(range(6), 3), strict=False))
-LEFT_OUT = [[extra for extra in EXTRAS if copy in _COPIES[extra]] for copy in range(6)]
+# Each is left out of three of seven copies, and no two of the same three: each is somewhere without each other one.
+_COPIES = dict(zip(EXTRAS, combinations(range(7), 3), strict=False))
+LEFT_OUT = [[extra for extra in EXTRAS if copy in _COPIES[extra]] for copy in range(7)]
 
 
 def copied(folder: Path) -> Path:
