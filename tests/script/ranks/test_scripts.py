@@ -343,28 +343,46 @@ CHANGING = """
 
 def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run, written: Callable[..., Path]) -> None:
     script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
-    assert len(run(script)[0].step_s) == STEPS
     with pytest.raises(CannotRun, match=r"cannot run bf16: .*graph has changed"):
         run(script, "bf16")
+    with pytest.raises(CannotRun, match=r"cannot run no_find_unused: Expected to have finished reduction"):
+        run(script, "no_find_unused")
 
 
 def test_a_script_whose_steps_use_different_parameters_is_measured_without_static_graph(
     run: Run, written: Callable[..., Path]
 ) -> None:
     script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
-    assert [result.varies for result in run(script)] == [True, True]
     for config in ("bf16", "no_comm"):
         first, _ = run(script, config, varies=True, check_gradients=True)
         assert first.left_out == ["static_graph"]
         assert "static_graph is left out: the parameters that a step uses vary" in first.remarks
-        assert not first.varies
-    always = written(CHANGING.replace("step > 2", "False"), inside="if True:", outside="optimizer.zero_grad()")
-    assert [result.varies for result in run(always)] == [False, False]
-    assert run(always, "bf16")[0].left_out == []
-    twice = "(model(torch.randn(4, 8), both=False) + model(torch.randn(4, 8), both=True)).sum().backward()"
-    both = CHANGING.replace("model(torch.randn(4, 8), both=step > 2).sum().backward()", twice)
-    assert both != CHANGING
-    assert [result.varies for result in run(written(both, inside="if True:", outside=""))] == [False, False]
+
+
+UNUSED = "2 parameters got no gradient in some step: two.weight, two.bias"
+
+
+@pytest.mark.parametrize(
+    ("output", "varies", "why_search"),
+    [
+        pytest.param("model(x, both=True)", False, None, id="all"),
+        pytest.param("model(x, both=False)", False, UNUSED, id="the_same_in_each_step"),
+        pytest.param("model(x, both=step > 2)", True, UNUSED, id="in_some_steps"),
+        pytest.param("model(x, both=step % 3 or not dist.get_rank())", True, UNUSED, id="on_one_rank_in_some_steps"),
+        pytest.param("model(x, both=False) + model(x, both=True)", False, None, id="two_forward_passes"),
+    ],
+)
+def test_the_parameters_for_which_ddp_searches_are_known(
+    run: Run, written: Callable[..., Path], output: str, varies: bool, why_search: str | None
+) -> None:
+    source = CHANGING.replace(
+        "model(torch.randn(4, 8), both=step > 2)", f"({output.replace('x', 'torch.randn(4, 8)')})"
+    )
+    script = written(source, inside="if True:", outside="optimizer.zero_grad()")
+    assert [(one.varies, one.why_search) for one in run(script)] == [(varies, why_search)] * 2
+    if why_search is None:
+        first, _ = run(script, "no_find_unused", check_gradients=True)
+        assert (first.found["ddp"], first.gradient_lossless) == ("DDP(find_unused_parameters=False)", True)
 
 
 def test_a_script_that_needs_a_launcher_has_no_single(run: Run, tmp_path: Path) -> None:

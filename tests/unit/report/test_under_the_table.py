@@ -96,7 +96,7 @@ def test_a_variable_of_a_script_is_compared_with_the_script_as_written() -> None
     (line,) = setting_lines(table(9, of_script, **{"as_written-connections_1": 0.0986}))
     assert line.startswith("as_written-connections_1 gains 1.4 % over as_written (1.")
     (line,) = setting_lines(table(4, of_script))
-    assert line.startswith(f"the script's own variables are best here: of {len(of_script) - 1} other variables none")
+    assert line.startswith(f"the script's own settings are best here: of {len(of_script) - 1} other settings none")
 
 
 def test_of_equal_settings_one_is_rarely_called_better() -> None:
