@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -31,6 +31,15 @@ from fixtures.stats.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from fixtures.ranks.context import RankContext
+
+
+T = TypeVar("T")
+
+
+def known(value: T | None) -> T:
+    """The value, which is there."""
+    assert value is not None
+    return value
 
 
 # Any: JSON.

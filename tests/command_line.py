@@ -7,6 +7,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -49,6 +50,11 @@ class Outcome:
     exit_code: int
     output: str
     errors: str
+
+    def exits(self, code: int) -> Self:
+        """The same, which ended with this code."""
+        assert self.exit_code == code, self.output + self.errors
+        return self
 
     @property
     def unwrapped(self) -> str:

@@ -27,7 +27,7 @@ UNITS = {
             "tests/script/runs/",
             "tests/runs/test_preflight.py",
         ),
-        "tests/extras/slow_link/runs/test_notebook.py",
+        "tests/extras/slow_link/runs/test_link_option.py",
     ),
 }
 

@@ -48,14 +48,12 @@ def test_torch_is_not_imported_to_list_them() -> None:
     listing = (
         "import sys, pytest; code = pytest.main(['perf', '--collect-only', '-q']); assert 'torch' not in sys.modules"
     )
-    outcome = run(sys.executable, "-c", f"{listing}; sys.exit(code)")
-    assert outcome.exit_code == 0, outcome.errors
+    run(sys.executable, "-c", f"{listing}; sys.exit(code)").exits(0)
 
 
 def test_another_system_than_linux_is_reported(tmp_path: Path) -> None:
     arguments = ["perf", "--collect-only", f"--benchmark-storage={tmp_path}"]
-    outcome = run(sys.executable, "-c", ON_A_MAC, *arguments)
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = run(sys.executable, "-c", ON_A_MAC, *arguments).exits(pytest.ExitCode.USAGE_ERROR)
     assert outcome.errors.strip() == "ERROR: ddp-perf measures on Linux, this is darwin"
 
 

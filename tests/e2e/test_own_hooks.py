@@ -32,8 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, dict[str, An
         *("--hook=my_project.hooks:hook", f"--benchmark-json={folder / 'run.json'}"),
         *("--hook=bare:sums", "-k", "my_int8 and (gradients_wire or throughput) or 2cpu-sums-default]"),
         variables={"PYTHONPATH": str(folder)},
-    )
-    assert outcome.exit_code == 0, outcome.output
+    ).exits(0)
     (benchmark,) = json.loads((folder / "run.json").read_text())["benchmarks"]
     return outcome, benchmark
 

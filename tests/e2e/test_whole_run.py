@@ -2,19 +2,15 @@
 
 import gzip
 import json
-import re
-import shutil
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from fixtures.extras import EXTRAS
 from fixtures.trace.breakdown import break_down
 from tests.command_line import QUICK, Outcome, pytest_perf
-from tests.forked import live_perf
 from tests.recordings import timelines
-from tests.saved_records import Record, edit, forget_canaries, ids_in, infos, records_of
+from tests.saved_records import Record, ids_in, infos, records_of
 from tests.workloads_for_tests import STEP_MS
 
 STEADY, UNPROFILABLE = (f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "unprofilable"))
@@ -86,28 +82,6 @@ def test_a_record_has_every_step_and_what_was_measured(first: tuple[Outcome, Pat
     assert {len(times) for took in native["canaries"].values() for times in took.values()} == {1}
 
 
-def test_both_bandwidths_are_in_the_record_and_in_a_table_at_the_end(first: tuple[Outcome, Path]) -> None:
-    assert first[0].exit_code == 0, first[0].output
-    found = [info for info in infos_of(first[1]).values() if "message_bytes" in info]
-    assert [info["message_bytes"] for info in found] == [2**20, 2**22]
-    for info in found:
-        assert info["algorithm_gb_per_s"] == pytest.approx(info["message_bytes"] / info["all_reduce_s"] / 1e9)
-        assert info["bus_gb_per_s"] == info["algorithm_gb_per_s"]  # of two ranks
-    _, curve, below = first[0].output.partition("bare all-reduces on 2cpu, float32\n")
-    assert curve
-    assert [line.split()[0] for line in below.splitlines()[3:5]] == ["all_reduce_1mb", "all_reduce_4mb"]
-
-
-def test_junit_has_the_bandwidths_and_the_verdict(first: tuple[Outcome, Path]) -> None:
-    for case in ElementTree.parse(first[1].parent / "junit.xml").iter("testcase"):
-        numbers = {one.get("name"): one.get("value") for one in case.iter("property")}
-        assert numbers["verdict"] == "no baseline"
-        if "all_reduce" in case.get("name", ""):
-            assert float(numbers["bus_gb_per_s"] or 0) > 0
-        else:
-            assert float(numbers["steps_per_s"] or 0) > 0
-
-
 # What is profiled, as a save profiles every test
 
 
@@ -160,23 +134,3 @@ def test_what_cannot_be_profiled_is_reported_and_the_measurement_stands(first: t
     test = "test_scaling[unprofilable-1cpu-ddp]"
     assert f"not profiled: {test}: profiling ddp on 1cpu" in first[0].output
     assert "cannot be profiled" in infos_of(first[1])[test]["unexplained"]
-
-
-def test_a_test_that_became_slower_fails_and_is_explained_with_its_buckets(
-    first: tuple[Outcome, Path], tmp_path: Path
-) -> None:
-    storage = tmp_path / "baselines"
-    shutil.copytree(first[1], storage)
-    edit(storage, forget_canaries)
-    arguments = ("-p", "tests.quiet_machine", FILES[0], STEADY, "-k", "2cpu-ddp]", *QUICK, "--min-slowdown=100")
-    slower = live_perf(storage, *arguments, variables={STEP_MS: "160"})
-    assert slower.exit_code == pytest.ExitCode.TESTS_FAILED, slower.output
-    assert re.search(r"^slower by \d+\.\d % \(threshold ", slower.output, re.MULTILINE)
-    _, found, below = slower.output.partition("where the time of a step of steady on 2cpu goes, profiled on the CPU")
-    assert found
-    phases = r"\n\nphases of rank 0 on the host, ms: get batch [\d.]+, forward [\d.]+, backward [\d.]+, "
-    assert re.search(phases, below), below
-    assert "Traceback" not in slower.output + slower.errors
-    _, found, below = slower.output.partition("the collectives of a step of ddp, after the start of its backward pass")
-    assert found
-    assert " all_reduce " in below

@@ -7,6 +7,7 @@ from torch import Tensor, distributed
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 
+from tests.builders import known
 from tests.hooks_for_tests import done, mean
 
 
@@ -19,8 +20,7 @@ def in_shares(state: None, bucket: GradBucket) -> Future[Tensor]:
     """Each rank sums one share, in a callback."""
     whole, ranks, size = padded(bucket), distributed.get_world_size(), bucket.buffer().numel()
     share = torch.empty(whole.numel() // ranks)
-    summed = distributed.reduce_scatter(share, list(whole.chunk(ranks)), async_op=True)
-    assert summed is not None
+    summed = known(distributed.reduce_scatter(share, list(whole.chunk(ranks)), async_op=True))
     summed.wait()
     out = [torch.empty_like(share) for _ in range(ranks)]
     distributed.all_gather(out, share / ranks)
@@ -38,8 +38,7 @@ def by_all_to_all(state: None, bucket: GradBucket) -> Future[Tensor]:
 
 
 def through_futures(state: None, bucket: GradBucket) -> Future[Tensor]:
-    work = distributed.all_reduce(bucket.buffer(), async_op=True)
-    assert work is not None
+    work = known(distributed.all_reduce(bucket.buffer(), async_op=True))
     halved = work.get_future().then(lambda future: future.value()[0] / distributed.get_world_size())
     return halved.then(lambda future: future.value() + 0.0)
 

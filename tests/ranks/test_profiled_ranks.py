@@ -12,6 +12,7 @@ from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.trace.breakdown import Breakdown, break_down, over_ranks
 from fixtures.trace.profile import Bucket, Ledger, ledger, parts_ms, profile_of
+from tests.builders import known
 from tests.ranks.asking import trained
 from tests.recordings import timelines
 
@@ -103,8 +104,7 @@ def test_what_does_not_communicate_has_no_communication(two_ranks: RankSets, fol
 
 
 def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None:
-    waiting = profile(two_ranks, "ddp", folder, workload=":late")[0].waiting()
-    assert waiting is not None
+    waiting = known(profile(two_ranks, "ddp", folder, workload=":late")[0].waiting())
     assert waiting.late[1] >= waiting.collectives - 1
     assert waiting.percent > 25  # beside load the collectives themselves take longer
 
@@ -115,9 +115,7 @@ def test_a_rank_that_is_late_is_named(two_ranks: RankSets, folder: Path) -> None
 @pytest.fixture(scope="module")
 def bucketed(several_buckets: Profiled) -> Ledger:
     """The ledger of a config with several buckets."""
-    buckets = ledger(*several_buckets)
-    assert buckets is not None
-    return buckets
+    return known(ledger(*several_buckets))
 
 
 def test_each_all_reduce_has_its_bucket_with_every_parameter_in_one(bucketed: Ledger) -> None:
@@ -146,7 +144,6 @@ def test_a_bucket_is_handed_over_within_the_backward_pass_before_it_is_sent(buck
 def test_a_hook_that_sends_several_collectives_a_bucket_is_not_reported_bucket_by_bucket(powersgd: Profiled) -> None:
     """The later ones are on gloo's own threads."""
     assert profile_of(powersgd[0]).all_reduces == 3
-    collectives = ledger(*powersgd)
-    assert collectives is not None
+    collectives = known(ledger(*powersgd))
     assert collectives.mismatch == "3 collectives a step for 1 bucket"
     assert len(collectives.collectives) == 3

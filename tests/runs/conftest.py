@@ -9,6 +9,5 @@ import pytest
 def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage with one record, which the module's own ``perf`` has saved."""
     storage = tmp_path_factory.mktemp("baselines")
-    saved = request.module.perf(storage, "--benchmark-save=before")
-    assert saved.exit_code == 0, saved.output
+    request.module.perf(storage, "--benchmark-save=before").exits(0)
     return storage

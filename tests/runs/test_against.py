@@ -1,16 +1,25 @@
-"""``--against`` decides from pairs of launches; that launches are those of two builds is shown in tests/e2e."""
+"""--against and --against-env with fake ranks: pairs of launches, words, the record, builds that cannot be measured."""
 
+import json
+import os
 import re
+import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.command_line import QUICK, Outcome
+from tests import forked
+from tests.command_line import QUICK, ROOT, Outcome
+from tests.command_line import pytest_perf as new_process
 from tests.forked import perf as pytest_perf
+from tests.own_repository import checkout, git, job
 from tests.runs.another_build import CANNOT, FACTOR, SPREAD
-from tests.saved_records import Record, only_info
+from tests.saved_records import Record, only_info, read
+from tests.workloads_for_tests import STEP_MS
 
 ONE_RANK = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", "-k", "1cpu-ddp]")
 
@@ -35,16 +44,14 @@ def record(folder: Path) -> Record:
 def test_the_same_on_both_sides_does_not_fail_and_gets_more_pairs_where_they_differ(
     tmp_path: Path, spread: str, word: str, pairs: int
 ) -> None:
-    outcome = perf(tmp_path, *ONE_RANK, "--min-slowdown=30", "--launches=2", **{SPREAD: spread})
-    assert outcome.exit_code == 0, outcome.output
+    perf(tmp_path, *ONE_RANK, "--min-slowdown=30", "--launches=2", **{SPREAD: spread}).exits(0)
     assert (record(tmp_path)["verdict"]["word"], record(tmp_path)["against"]["pairs"]) == (word, pairs)
 
 
 def test_bare_all_reduces_are_compared_as_steps_are(tmp_path: Path) -> None:
     """An all-reduce that takes a hundred times as long in this build."""
     arguments = ("perf/test_collectives.py", "-k", "all_reduce_64kb", "--launches=2")
-    outcome = perf(tmp_path, *arguments, **{FACTOR: "0.01"})
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    outcome = perf(tmp_path, *arguments, **{FACTOR: "0.01"}).exits(pytest.ExitCode.TESTS_FAILED)
     assert re.search(r"slower by [\d.]+ % than the other build", outcome.output)
     row = r"test_collectives\[2cpu-all_reduce_64kb\] +[\d.]+ +[\d.]+ +[\d.]+ slower "
     assert re.search(row, outcome.output.partition("here against ")[2]), outcome.output
@@ -70,12 +77,191 @@ def test_an_interpreter_without_torch_is_reported_before_anything_is_measured(tm
 @pytest.mark.parametrize(
     ("named", "says"),
     [
-        ("/no/such/python", "there is no interpreter at /no/such/python"),
-        ("HEAD~1000000", "there is no interpreter at HEAD~1000000, and no such revision"),
         ("/bin/true", "/bin/true exited with code 0 while importing torch, tests.workloads_for_tests"),
     ],
 )
 def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) -> None:
-    outcome = perf(tmp_path, *ONE_RANK, f"--against={named}")
+    outcome = perf(tmp_path, *ONE_RANK, f"--against={named}").exits(pytest.ExitCode.USAGE_ERROR)
+    assert says in outcome.errors
+
+
+# ``--against-env`` in whole runs: the verdict, its words, the record and JUnit, with fake ranks
+
+
+STEADY = ("perf/test_scaling.py", "--workload=tests.workloads_for_tests:steady", "-k", "2cpu-ddp]", *QUICK)
+
+
+def against_env(folder: Path, *arguments: str, step_ms: str) -> Outcome:
+    """Steps of 20 ms on this side, of ``step_ms`` on the other one."""
+    chosen = (*STEADY, "--launches=2", f"--against-env={STEP_MS}={step_ms}", f"--benchmark-json={folder / 'run.json'}")
+    return pytest_perf(folder / "baselines", *chosen, *arguments)
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    folder = tmp_path_factory.mktemp("slower")
+    return against_env(
+        folder, f"--junitxml={folder / 'junit.xml'}", f"--traces={folder / 'traces'}", step_ms="10"
+    ), folder
+
+
+def test_what_the_variable_would_make_faster_fails(slower: tuple[Outcome, Path]) -> None:
+    outcome, _ = slower
+    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    assert re.search(rf"slower by \d+\.\d\d % than with {STEP_MS}=10 \(95 % interval", outcome.output)
+    assert re.search(rf"^\+10 ms a step: .*; {STEP_MS} 10 -> unset$", outcome.output, re.MULTILINE), outcome.output
+    assert f"starting 2 x 2 ranks and 2 x 2 ranks with {STEP_MS}=10 ..." in outcome.output
+    assert f"this environment against the same with {STEP_MS}=10: 1 slower\n" in outcome.output
+    assert f"[steady-2cpu-ddp]' {STEADY[1]} --benchmark-storage=" in outcome.unwrapped
+    assert f" --against-env={STEP_MS}=10 --explain=all" in outcome.unwrapped
+    assert "build" not in outcome.output
+
+
+def test_the_record_and_junit_keep_the_variables(slower: tuple[Outcome, Path]) -> None:
+    recorded = read(slower[1] / "run.json")
+    (benchmark,) = recorded["benchmarks"]
+    against = benchmark["extra_info"]["against"]
+    assert against["build"] == f"with {STEP_MS}=10"
+    assert against["variables"] == {STEP_MS: "10"}
+    assert "variables_in_nccl_log" not in against
+    assert max(against["launch_medians_s"]) < 0.015 < min(benchmark["extra_info"]["launch_medians_s"])
+    assert STEP_MS not in recorded["environment"]["variables"]
+    root = ElementTree.parse(slower[1] / "junit.xml").getroot()
+    found = {one.attrib["name"]: one.attrib["value"] for one in root.iter("property")}
+    assert found["against"] == f"with {STEP_MS}=10"
+    low, change, high = (float(found[f"{name}_percent"]) for name in ("interval_low", "change", "interval_high"))
+    assert low <= change <= high
+    assert 0 < float(found["other_step_ms"]) < float(found["step_ms"])
+
+
+def test_explain_all_ranks_what_differs_between_the_sides_also_where_it_is_not_slower(tmp_path: Path) -> None:
+    outcome = against_env(tmp_path, "--explain=all", step_ms="40").exits(0)
+    _, _, shown = outcome.output.partition("what differs in a step of test_scaling[")
+    found = [float(ms) for ms in re.findall(r" ([+-]\d+\.\d\d)", shown.partition("also: ")[0])]
+    assert found == [-20.0, -20.0]  # the sleep, and its phase; all else is the same
+    assert re.search(r"^idle +\d+\.\d\d", shown, re.MULTILINE)
+    assert f"also: {STEP_MS} 40 -> unset" in shown
+
+
+def test_without_a_baseline_no_run_that_requires_one_is_advised(tmp_path: Path) -> None:
+    said = against_env(tmp_path, step_ms="40").unwrapped.partition(" next: ")[2]
+    assert said.startswith("record a baseline, to watch it every night: ")
+    command = f" perf {STEADY[1]} --benchmark-storage={tmp_path / 'baselines'} --benchmark-save=NAME "
+    assert command in said
+
+
+def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path) -> None:
+    outcome = against_env(tmp_path, "--benchmark-save=mine", step_ms="40").exits(0)
+    assert f"this environment against the same with {STEP_MS}=40: 1 faster\n" in outcome.output
+    (saved,) = (tmp_path / "baselines").rglob("*.json")
+    (benchmark,) = json.loads(saved.read_text())["benchmarks"]
+    assert benchmark["extra_info"]["against"]["variables"] == {STEP_MS: "40"}
+    assert max(benchmark["stats"]["data"]) < 0.03
+
+
+# ``--against`` with a user's own code: a revision or a build that cannot be measured ends the run with the
+# reason
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkout(tmp_path_factory.mktemp("repository"), committed=job(), now=job(0.06))
+
+
+def against_revision(repository: Path, storage: Path, *arguments: str, **variables: str) -> Outcome:
+    chosen = ("perf/test_scaling.py", "--workload=my_job.training:workload", *arguments)
+    return forked.perf(storage, *chosen, variables={"PYTHONPATH": str(repository / "src"), **variables})
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("-u PYTHONPATH", "ModuleNotFoundError"), ("PYTHONPATH={}", "module 'my_job.training' has no 'workload'")],
+)
+def test_a_build_that_cannot_load_the_workload_is_reported_before_anything_is_measured(
+    repository: Path, tmp_path: Path, path: str, reason: str
+) -> None:
+    (tmp_path / "my_job").mkdir()
+    (tmp_path / "my_job/training.py").write_text(job().replace("workload =", "renamed ="))
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec env {path.format(tmp_path)} "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    outcome = against_revision(repository, tmp_path, f"--against={other}").exits(pytest.ExitCode.USAGE_ERROR)
+    assert f"--against: {other} cannot load my_job.training:workload: {reason}" in outcome.errors
+
+
+def test_nothing_is_left_of_the_revisions_files_when_pytest_is_killed(repository: Path) -> None:
+    waiting = (
+        "import time; from fixtures.launch.interpreter import OwnCode\n"
+        "from fixtures.launch.other_side import find_revision, checked_out\n"
+        "revision = find_revision('HEAD', OwnCode(workloads=('my_job.training:workload',)))\n"
+        "with checked_out(revision) as there: print(there.files['my_job.training'], flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(repository / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        file = Path(run.stdout.readline().strip())
+        assert file.is_file()
+        (tree,) = (parent for parent in file.parents if parent.name == repository.name)
+        assert len(git(repository, "worktree", "list").splitlines()) == 1
+        run.kill()
+    deadline = time.monotonic() + 10
+    while tree.parent.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not tree.parent.exists()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_revision_that_does_not_load_ends_the_run_before_anything_is_measured(tmp_path: Path) -> None:
+    top = checkout(tmp_path / "job", committed="import no_such_dependency", now=job())
+    outcome = against_revision(top, tmp_path, "--against=HEAD").exits(pytest.ExitCode.USAGE_ERROR)
+    says = "ModuleNotFoundError: No module named 'no_such_dependency'"
+    assert outcome.output.count(f" of job cannot load my_job.training:workload: {says}") == 1
+    assert "starting" not in outcome.output
+    assert len(git(top, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.usefixtures("spawned_ranks")
+def test_a_revision_that_an_installed_module_would_shadow_ends_the_run(repository: Path, tmp_path: Path) -> None:
+    """As an editable install may: it is imported from the checkout when Python starts."""
+    source = repository / "src"
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.append({str(source)!r}); import my_job.training")
+    chosen = ("perf/test_scaling.py", "--workload=my_job.training:workload", "--against=HEAD")
+    outcome = new_process(tmp_path, *chosen, variables={"PYTHONPATH": str(tmp_path)}).exits(pytest.ExitCode.USAGE_ERROR)
+    assert f"my_job.training comes from {source}/my_job/training.py, not from the revision" in outcome.output
+    assert "starting" not in outcome.output
+
+
+def test_a_revision_without_the_users_module_is_named(repository: Path, tmp_path: Path) -> None:
+    (repository / "src/my_job/later.py").write_text(job().replace('"job"', '"later"'))
+    outcome = against_revision(repository, tmp_path, "--workload=my_job.later:workload", "--against=HEAD")
+    (repository / "src/my_job/later.py").unlink()
     assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    assert "--against: my_job.later is not in HEAD (" in outcome.errors
+
+
+def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:
+    outcome = against_revision(repository, tmp_path, "--against=v9").exits(pytest.ExitCode.USAGE_ERROR)
+    assert f"there is no interpreter at v9, and no such revision in {repository}" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1", "fatal: detected dubious ownership in repository at '{}' To add an"),
+        ("GIT_CEILING_DIRECTORIES", "{}/src", "fatal: not a git repository"),
+        ("PATH", "{}", "git does not run: No such file or directory"),
+    ],
+)
+def test_why_git_opens_no_repository_is_reported(
+    repository: Path, tmp_path: Path, variable: str, value: str, reason: str
+) -> None:
+    outcome = against_revision(repository, tmp_path, "--against=HEAD", **{variable: value.format(repository)}).exits(
+        pytest.ExitCode.USAGE_ERROR
+    )
+    says = f"and git finds no repository for my_job.training: {reason.format(repository)}"
     assert says in outcome.errors

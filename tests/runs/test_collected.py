@@ -125,31 +125,22 @@ def test_a_parameter_hook_of_other_tests_is_no_hook(tmp_path: Path) -> None:
     assert len([test for test in tests if "test_mine" in test]) == 2
 
 
-def test_the_list_of_tests_says_why_others_are_not_in_it() -> None:
-    lines = listed("perf", GRAPHS, "-v", gpus=False).unwrapped
-    assert f" not collected: {NEEDS_A_GPU} (2 tests) " in lines
-    assert " not collected: other_dtypes does not depend on the number of ranks: it is run on two (" in lines
-
-
 @pytest.mark.parametrize(("path", "tests"), [(GRAPHS, 2), ("perf", 5)])
 def test_a_command_line_of_which_nothing_can_run_ends_with_the_reason(tmp_path: Path, path: str, tests: int) -> None:
-    outcome = perf(tmp_path, path, "-k=graph-bucket_25mb")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path, path, "-k=graph-bucket_25mb").exits(pytest.ExitCode.USAGE_ERROR)
     assert outcome.errors.startswith(f"ERROR: nothing to run: {NEEDS_A_GPU} ({tests} tests)")
 
 
 @pytest.mark.parametrize("test", [A_GRAPH, f"{GRAPHS}::test_graphs"])
 def test_a_test_that_is_named_and_cannot_run_is_skipped_with_the_reason(tmp_path: Path, test: str) -> None:
-    outcome = perf(tmp_path, test, "-v")
-    assert outcome.exit_code == 0
+    outcome = perf(tmp_path, test, "-v").exits(0)
     assert NEEDS_A_GPU in outcome.unwrapped
     assert " passed" not in outcome.output
 
 
 @pytest.mark.parametrize("cell", ["8cpu-ddp", "2gpu-ddp", "2cpu-dpp"])
 def test_an_id_of_a_world_of_another_machine_says_which_worlds_there_are(tmp_path: Path, cell: str) -> None:
-    outcome = perf(tmp_path, f"perf/test_scaling.py::test_scaling[vit_tiny-{cell}]")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path, f"perf/test_scaling.py::test_scaling[vit_tiny-{cell}]").exits(pytest.ExitCode.USAGE_ERROR)
     why = f"this machine has no world {cell[:4]}: it has 1cpu, 2cpu (no GPU, so one or two ranks on the CPU)"
     assert (f"ERROR: {why}\n" in outcome.errors) == ("2cpu" not in cell)
     assert "not found" in outcome.errors

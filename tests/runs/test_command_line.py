@@ -70,8 +70,7 @@ def no_storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def collected(no_storage: Path, *arguments: str) -> list[str]:
-    outcome = pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments)
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments).exits(0)
     return outcome.test_ids
 
 
@@ -178,8 +177,9 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
 def test_wrong_input_is_reported_in_one_line(
     no_storage: Path, my_project: dict[str, str], arguments: str, complaint: str
 ) -> None:
-    outcome = pytest_perf(no_storage, "perf", *arguments.split(), variables=my_project)
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = pytest_perf(no_storage, "perf", *arguments.split(), variables=my_project).exits(
+        pytest.ExitCode.USAGE_ERROR
+    )
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: --")
     assert complaint in line
@@ -205,8 +205,7 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
 
 @pytest.mark.parametrize("arguments", [("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or (")])
 def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path, arguments: tuple[str, ...]) -> None:
-    outcome = pytest_perf(no_storage, "perf", *arguments)
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = pytest_perf(no_storage, "perf", *arguments).exits(pytest.ExitCode.USAGE_ERROR)
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith(f"ERROR: Wrong expression passed to '{arguments[0]}': {arguments[1]}: at column ")
     assert not outcome.output
@@ -214,8 +213,9 @@ def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path,
 
 def test_a_junit_file_that_cannot_be_written_ends_the_run_before_it_measures(no_storage: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    outcome = pytest_perf(no_storage, "perf/test_scaling.py", f"--junitxml={tmp_path}/file/junit.xml")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = pytest_perf(no_storage, "perf/test_scaling.py", f"--junitxml={tmp_path}/file/junit.xml").exits(
+        pytest.ExitCode.USAGE_ERROR
+    )
     assert outcome.errors.strip() == f"ERROR: --junitxml {tmp_path}/file/junit.xml: cannot write there: Not a directory"
 
 
@@ -231,8 +231,9 @@ def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path)
 
 
 def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
-    outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"})
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"}).exits(
+        pytest.ExitCode.USAGE_ERROR
+    )
     (line,) = outcome.errors.strip().splitlines()
     assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES names a MIG slice, only whole GPUs can be measured")
 
@@ -259,8 +260,7 @@ def test_a_users_own_workload_is_measured_and_what_cannot_be_is_named(
         *("perf/test_throughput.py", "-v", "--workload=my_project.training:workload"),
         *("-k", "ddp_default or powersgd_rank4", "--launches=1", "--steps=3", "--warmup=1"),
         variables=my_project,
-    )
-    assert outcome.exit_code == 0, outcome.output
+    ).exits(0)
     assert re.search(r"\[mine-2cpu-ddp_default\] +\d+\.\d\d ms/step  no baseline", outcome.output)
     reason = "powersgd_rank4 compresses from step 4 on: it needs --warmup 4 or more, got 1"
     assert f" not collected: {reason} (1 test); " in outcome.unwrapped
@@ -279,31 +279,12 @@ def test_each_test_has_a_line_while_the_run_goes_on(five_tests: Outcome) -> None
     assert re.search(last + "$", five_tests.output, re.MULTILINE)
 
 
-def test_the_table_at_the_end_has_a_row_for_each_config_and_the_command_that_records_a_baseline(
-    five_tests: Outcome,
-) -> None:
-    heading = "vit_tiny, 2cpu, 4 samples a rank\n"
-    assert "ddp-perf on" in five_tests.output
-    assert heading in five_tests.output
-    header, _, _, *rows = five_tests.output.partition(heading)[2].splitlines()
-    columns = re.split(r"\s{2,}", header.strip())
-    # One launch has no spread; no_comm, the limit, and the loss of a small problem were not measured.
-    assert {"spread", "of", "loss"} & {*columns} == set()
-    place = columns.index("gradients")
-    fidelity = {cells[0]: cells[place] for row in rows if len(cells := row.split()) > place}
-    assert {name: fidelity[name] for name in ("ddp", "bf16")} == {"ddp": "lossless", "bf16": "lossy"}
-    command = r"\S*python\S* -m pytest .* --benchmark-save=NAME"  # python3 where that is this Python
-    next_ = five_tests.output.splitlines()[-2]  # the card is the last but for pytest's own line
-    assert re.fullmatch(rf"next: record a baseline \(about \d+ s\): {command}", next_)
-
-
 def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> None:
     outcome = pytest_perf(
         no_storage,
         *("perf/test_throughput.py", f"--workload={WORKLOADS}:steady", "-k", "ddp_default", *QUICK),
         *("--benchmark-disable", "--benchmark-save=nothing"),
-    )
-    assert outcome.exit_code == 0, outcome.output
+    ).exits(0)
     assert re.search(r"^\[1/1\] test_throughput\[steady-2cpu-ddp_default\] +ran once$", outcome.output, re.MULTILINE)
     assert list(no_storage.rglob("*.json")) == []
 
@@ -321,8 +302,7 @@ def test_the_handlers_of_signals_are_given_back() -> None:
 
 def test_python_without_asserts_is_refused_in_one_line() -> None:
     listing = (sys.executable, "-m", "pytest", "perf/test_throughput.py", "--collect-only")
-    outcome = run(*listing, variables={"PYTHONOPTIMIZE": "1"})
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = run(*listing, variables={"PYTHONOPTIMIZE": "1"}).exits(pytest.ExitCode.USAGE_ERROR)
     assert outcome.errors.strip().startswith("ERROR: python -O and PYTHONOPTIMIZE leave out the assert statements")
     assert "Traceback" not in outcome.output + outcome.errors
 
@@ -356,6 +336,5 @@ def test_ctrl_c_while_a_command_starts_is_one_line() -> None:
 
 
 def test_an_unknown_command_is_answered_with_the_nearest() -> None:
-    outcome = command_here("chek", "bf16")
-    assert outcome.exit_code == 2
+    outcome = command_here("chek", "bf16").exits(2)
     assert "no command is named 'chek', did you mean check?: there are run, " in outcome.errors

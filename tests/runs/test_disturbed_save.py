@@ -29,18 +29,17 @@ def records_in(folder: Path) -> list[str]:
 
 @pytest.mark.skipif("promote" not in EXTRAS, reason="the extra promote was deleted")
 def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(storage: Path) -> None:
-    outcome = pytest_perf(storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2")
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    outcome = pytest_perf(
+        storage, "-p", "tests.runs.jumping_canary", *SAVE, "--explain=none", "--min-slowdown=2"
+    ).exits(pytest.ExitCode.TESTS_FAILED)
     assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
     assert (storage.parent / "baselines-disturbed/.gitignore").read_text() == "*\n"
     (shown,) = re.findall(r"^next: accept the record, .*: python -m fixtures (.*)$", outcome.output, re.M)
     arguments = shlex.split(shown)
     accept = arguments.index("--accept")
-    refused = command(*arguments[:accept], *arguments[accept + 2 :], "--yes")
-    assert refused.exit_code == 1
+    refused = command(*arguments[:accept], *arguments[accept + 2 :], "--yes").exits(1)
     assert "disturbed: memory_copy_16mb 100 % slower from the first test to the last" in refused.errors
-    accepted = command(*arguments, "--yes")
-    assert accepted.exit_code == 0, accepted.errors
+    command(*arguments, "--yes").exits(0)
     kept, saved = (json.loads((storage.parent / name).read_text()) for name in records_in(storage.parent))
     assert records_in(storage) == ["rack-7/0001_night.json"]
     assert saved == {**kept, "accepted": "other work disturbed the run"}
@@ -71,8 +70,9 @@ def test_a_save_shows_its_profiles_only_where_explain_is_given(storage: Path) ->
     ],
 )
 def test_a_doubtful_record_is_no_baseline(plugin: str, says: str, storage: Path) -> None:
-    outcome = pytest_perf(storage, "-p", f"tests.runs.{plugin}", *SAVE, "--explain=none")
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED, outcome.output
+    outcome = pytest_perf(storage, "-p", f"tests.runs.{plugin}", *SAVE, "--explain=none").exits(
+        pytest.ExitCode.TESTS_FAILED
+    )
     assert outcome.unwrapped.count(says) == 1
     assert records_in(storage.parent) == ["baselines-disturbed/rack-7/0001_night.json"]
     (file,) = storage.parent.rglob("*.json")

@@ -25,15 +25,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 
 def test_a_test_that_passes_is_not(saved: tuple[Path, Outcome], tmp_path: Path) -> None:
     # A busy machine makes steps longer; not by this much.
-    outcome = perf(saved[0] / "baselines", "--min-slowdown=300", f"--benchmark-json={tmp_path / 'run.json'}")
-    assert outcome.exit_code == 0, outcome.output
+    outcome = perf(saved[0] / "baselines", "--min-slowdown=300", f"--benchmark-json={tmp_path / 'run.json'}").exits(0)
     assert "where a step" not in outcome.output
     assert "breakdown_ms" not in only_info(tmp_path / "run.json")
 
 
 def test_none_profiles_nothing_and_listing_tests_makes_no_folder(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, "--explain=none", "--benchmark-save=first")
-    assert outcome.exit_code == 0, outcome.output
+    outcome = perf(tmp_path, "--explain=none", "--benchmark-save=first").exits(0)
     assert "where a step" not in outcome.output
     outcome = perf(tmp_path, "--collect-only", f"--traces={tmp_path / 'traces'}")
     assert "--explain all" in outcome.output

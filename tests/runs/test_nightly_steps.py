@@ -212,16 +212,9 @@ def test_the_action_installs_into_an_environment_of_its_own_or_into_yours(runner
     assert put_on_path == [str(runner.checkout / ".venv/bin"), str(folder)]
 
 
-@pytest.mark.skipif("doctor" not in EXTRAS, reason="the extra doctor was deleted")
-def test_the_action_is_red_where_nothing_could_be_measured(runner: Runner) -> None:
-    done = act(runner, "doctor", {})
-    assert f"this machine is {'unfit' if done.returncode else 'fit'} to measure" in done.stdout, done.stderr
-
-
 @pytest.mark.parametrize(
     ("inputs", "test"),
     [
-        ({"script": "train.py --width 768"}, "2cpu-as_written]"),
         ({"workload": "my_job:steady", "against": sys.executable, "arguments": "-k bucket_view"}, "2cpu-bucket_view]"),
     ],
 )
@@ -262,17 +255,6 @@ def test_each_line_of_an_input_of_the_action_counts(runner: Runner) -> None:
     assert "2 launches of" in done.stdout
     assert "2cpu-bf16]" in done.stdout
     assert "2cpu-no_comm]" not in done.stdout
-
-
-def test_a_second_use_of_the_action_has_its_own_files(tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    for name, inputs in (("first", {}), ("second", {"script": "no.py"})):
-        assert act(runner, "inputs", {"name": name}).returncode == 0
-        act(runner, "measure", {"name": name, **inputs})
-        assert act(runner, "summary", {"name": name}).returncode == 0
-    first, second = ((runner.checkout / f"{name}.md").read_text() for name in ("first", "second"))
-    assert "1 test measured" in first
-    assert "--script with --workload" in second  # it ended before it measured
 
 
 def test_the_summary_of_an_action_that_could_not_measure_says_why(tmp_path: Path) -> None:

@@ -117,6 +117,5 @@ def test_pytest_takes_a_shown_command_line(one: Shown, workshop: Path, tmp_path:
 def test_a_command_does_what_is_shown(one: Shown, workshop: Path) -> None:
     name, *arguments = typed(one)[2:]
     collect = ("--collect-only", "-q") if name in ("run", "check") else ()
-    outcome = command(name, *collect, *arguments, folder=workshop)
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = command(name, *collect, *arguments, folder=workshop).exits(0)
     assert outcome.output, outcome.errors

@@ -17,7 +17,7 @@ from fixtures.session.script_tests import keep_turns, took_turns
 from fixtures.stats.difference import of_sides
 from fixtures.stats.step_account import host_time
 from fixtures.stats.verdict import UNJUDGED
-from tests.builders import QUIET_HOST, SETTINGS, case_of, launch, measured, printed, report_of
+from tests.builders import QUIET_HOST, SETTINGS, case_of, known, launch, measured, printed, report_of
 
 LINE = LaunchLine(path=Path("train.py"), arguments=(), shown="train.py", name="train")
 
@@ -107,8 +107,7 @@ def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> 
     assert steps["as_written-no_comm"] == pytest.approx(0.08)
     (benchmark,) = record_so_far(run, None).benchmarks
     assert benchmark.extra_info.of_limit_percent == pytest.approx(80)
-    limit = benchmark.extra_info.step_limit
-    assert limit is not None
+    limit = known(benchmark.extra_info.step_limit)
     assert limit.communication_percent == pytest.approx(20)
 
 

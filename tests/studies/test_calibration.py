@@ -27,6 +27,7 @@ from studies.calibration import (
     whole_rule,
     without_canaries,
 )
+from tests.builders import known
 
 PARTLY_NOISY = Noise(night=0.003, launch=0.003, noisy=0.25)
 
@@ -73,13 +74,14 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
             min_slowdown_percent=1,
         )
         (times,) = np.exp(seen.host[number])
-        host = host_change(
-            [{HOST: list(look)} for look in times[-1]],
-            [{"8gpu": {HOST: list(record.flat)}} for record in times[:-1]],
-            world="8gpu",
-            min_slowdown_percent=1,
+        host = known(
+            host_change(
+                [{HOST: list(look)} for look in times[-1]],
+                [{"8gpu": {HOST: list(record.flat)}} for record in times[:-1]],
+                world="8gpu",
+                min_slowdown_percent=1,
+            )
         )
-        assert host is not None
         hosts.append(host.word)
         compared = {
             str(index): ComparedTest(
@@ -100,8 +102,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
             for index, (test, limited, prior) in enumerate(zip(tests, seen.limited, priors, strict=True))
         }
         decision = decide(MeasuredRun(instance="vit", tests=compared, count=20, canaries=verdicts))
-        common = decision.shift
-        assert common is not None
+        common = known(decision.shift)
         assert common.fails == red.common[number] == any("common_shift" in one.test for one in decision.failures)
         assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
         words.append(common.word)
@@ -159,8 +160,7 @@ def found_in_one(noise: Noise) -> Callable[[float], bool]:
 
 
 def test_noisy_tests_do_not_make_quiet_tests_less_sensitive_and_two_percent_are_found_over_nvlink() -> None:
-    found = smallest_found(found_in_one(replace(PARTLY_NOISY, noisy=0)))
-    assert found is not None
+    found = known(smallest_found(found_in_one(replace(PARTLY_NOISY, noisy=0))))
     assert found_in_one(PARTLY_NOISY)(1.25 * found)
     assert found_in_one(NOISES["as measured over NVLink"])(2)
 

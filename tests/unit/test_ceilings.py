@@ -24,7 +24,7 @@ CEILINGS = {
     "gradients": (21, 2433),
     "report": (16, 1994),
     "extras": (148, 8508),
-    "tests": (423, 20776),
+    "tests": (383, 20046),
 }
 
 

@@ -1,15 +1,18 @@
-"""Comparison of machines: the best config, its speed, the loss to communication, prices, and refused inputs."""
+"""Comparisons of machines, and the ratio of their speeds."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from fixtures.extras.compare.comparison_lines import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
+from fixtures.extras.compare.speed_ratio import Estimate, estimate, ratio
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record
@@ -93,8 +96,7 @@ def test_the_published_experiment_leads_to_its_conclusion() -> None:
 
 
 def test_the_command_prints_a_table_and_where_the_choice_flips() -> None:
-    outcome = command_here("compare", L40S, A100, "--price=p4d.24xlarge=20/h")
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = command_here("compare", L40S, A100, "--price=p4d.24xlarge=20/h").exits(0)
     assert "g6e.48xlarge: published figures, without launches: " in outcome.output
     for line in (
         "1gpu vit_l_32: g6e.48xlarge is 1.72 times (no interval) as fast as p4d.24xlarge",
@@ -258,8 +260,7 @@ def test_another_batch_or_arithmetic_of_the_same_model_is_reported(
 )
 def test_another_model_or_sample_under_a_name_is_refused(other: dict[str, Any], said: str, tmp_path: Path) -> None:
     files = two(tmp_path, [measured("ddp", 1.0, **fingerprint())], [measured("ddp", 1.0, **fingerprint(**other))])
-    outcome = command_here("compare", *files)
-    assert outcome.exit_code == 1
+    outcome = command_here("compare", *files).exits(1)
     assert said in outcome.output
 
 
@@ -351,3 +352,44 @@ def test_an_unreadable_file_or_a_wrong_figure_is_one_line(
     (line,) = refused("compare", tmp_path / "x.json", L40S).splitlines()
     assert line.startswith(f"{tmp_path / 'x.json'}: ")
     assert said in line
+
+
+# Means of logarithms and their ratio: Welch's interval, against scipy and by simulation
+
+
+ONE, OTHER = [100.0, 101.0, 99.5], [80.0, 83.0, 81.0, 79.0]
+
+
+def test_the_estimate_is_the_geometric_mean_with_the_interval_of_t_and_the_ratio_has_that_of_welch() -> None:
+    logs = np.log(ONE)
+    expected = stats.t.interval(0.95, 2, loc=logs.mean(), scale=stats.sem(logs))
+    found = estimate(ONE)
+    assert found.value == pytest.approx(stats.gmean(ONE))
+    assert found.interval == pytest.approx([math.exp(bound) for bound in expected])
+    of_both = stats.ttest_ind(np.log(ONE), np.log(OTHER), equal_var=False).confidence_interval(0.95)
+    found = ratio(estimate(ONE), estimate(OTHER))
+    assert found.value == pytest.approx(stats.gmean(ONE) / stats.gmean(OTHER))
+    assert found.interval == pytest.approx([math.exp(of_both.low), math.exp(of_both.high)])
+
+
+def test_one_value_has_no_interval_and_decides_nothing_and_no_values_are_an_error() -> None:
+    assert estimate([5.0]).interval is None
+    apart = ratio(estimate([5.0]), estimate(OTHER))
+    assert apart.value == pytest.approx(5 / stats.gmean(OTHER))
+    assert (apart.interval, apart.is_not(1)) == (None, None)
+    # Equal values have an interval without width.
+    apart = ratio(estimate([3.0, 3.0]), estimate([2.0, 2.0]))
+    assert apart.interval == pytest.approx((1.5, 1.5))
+    assert apart.is_not(1)
+    with pytest.raises(ValueError, match="no values"):
+        estimate([])
+
+
+def test_equal_machines_are_called_different_in_one_of_twenty() -> None:
+    random = np.random.default_rng(7)
+
+    def machine() -> Estimate:
+        return estimate(list(np.exp(random.normal(0, 0.02, 3))))
+
+    called = sum(bool(ratio(machine(), machine()).is_not(1)) for _ in range(2000))
+    assert 0.02 < called / 2000 < 0.065

@@ -49,6 +49,5 @@ def test_a_label_keeps_quotes_backslashes_and_line_breaks() -> None:
 
 
 def test_an_unknown_format_names_those_there_are() -> None:
-    outcome = command_here("report", str(RECORD), "--format", "csv")
-    assert outcome.exit_code == 2
+    outcome = command_here("report", str(RECORD), "--format", "csv").exits(2)
     assert all(name in outcome.errors for name in FORMATS)

@@ -71,19 +71,6 @@ def test_nor_one_whose_interconnect_hides_the_way_out(
     assert files_in(tmp_path) == ["night.json"]
 
 
-def test_no_link_out_of_the_storage_is_followed(
-    promote: Callable[[Record], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    link = tmp_path / "1/2/3/baselines" / HERE
-    link.symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere").mkdir()
-    assert promote(record()) == 1
-    _, line = capsys.readouterr().err.splitlines()
-    outside = f"is a link to {tmp_path / 'elsewhere'}, outside the storage: replace the link by a folder"
-    assert line == f"{tmp_path / 'night.json'}: instance {link} {outside}"
-    assert files_in(tmp_path) == ["night.json"]
-
-
 @pytest.mark.parametrize(
     ("what", "lie"),
     [

@@ -77,8 +77,7 @@ def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) 
 
 def test_a_quick_answer_takes_one_start(storage: Path) -> None:
     """A script that trains long enough for the turns; another one is started for each config."""
-    found = live_perf(storage, "perf", f"--script={SCRIPTS / 'plain.py'}", "--quick")
-    assert found.exit_code == 0, found.output
+    found = live_perf(storage, "perf", f"--script={SCRIPTS / 'plain.py'}", "--quick").exits(0)
     assert "no_comm] skipped: measured in turns with as_written, see its row as_written-no_comm" in found.unwrapped
     assert "1 passed, 2 skipped" in found.output
     assert re.search(r"^as_written-bf16 .* not compared .* reference$", found.output, re.MULTILINE)
@@ -130,8 +129,7 @@ def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Pa
 def test_a_failure_before_the_first_step_as_written_ends_the_script(storage: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("raise RuntimeError('no data')")
-    outcome = live_perf(storage, "perf", f"--script={script}", "--quick")
-    assert outcome.exit_code == 1
+    outcome = live_perf(storage, "perf", f"--script={script}", "--quick").exits(1)
     assert outcome.output.count("\nlaunch 1 of as_written on 2cpu: rank 0 raised RuntimeError: no data") == 1
     assert "1 failed" in outcome.output
     assert outcome.unwrapped.count("skipped: not started: it would fail as as_written did on 2cpu") == 2

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.machine.cpu import HostLoad, HostWatch, cpu_model, usable_cores
+from tests.builders import known
 
 ALLOWED = len(os.sched_getaffinity(0))
 
@@ -73,8 +74,7 @@ def test_the_load_is_what_others_used(kernel: Kernel) -> None:
     watch = kernel.watch()
     kernel.used(15)
     kernel.now_s = 10
-    load = watch.end()
-    assert load is not None
+    load = known(watch.end())
     assert (load.cores, load.is_busy) == (2, True)
     assert load.others == pytest.approx(1.5, abs=0.1)
 
@@ -83,8 +83,7 @@ def test_what_other_virtual_machines_take_is_load(kernel: Kernel) -> None:
     watch = kernel.watch()
     kernel.stat.write_text(f"cpu  0 0 0 999999 0 7 7 {15 * TICKS} 0 0\ncpu0 1\ncpu1 1\n")
     kernel.now_s = 10
-    load = watch.end()
-    assert load is not None
+    load = known(watch.end())
     assert load.others == pytest.approx(1.5, abs=0.1)
 
 

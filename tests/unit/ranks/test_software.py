@@ -9,13 +9,11 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]  # public,
 
 from fixtures.launch.protocol import SoftwareRequest
 from fixtures.ranks.software import describe
-from tests.builders import as_rank
+from tests.builders import as_rank, known
 
 
 def described_in(folder: Path) -> dict[str, Any]:
-    described = describe(as_rank(folder), SoftwareRequest(modules=()))
-    assert described is not None
-    return described
+    return known(describe(as_rank(folder), SoftwareRequest(modules=())))
 
 
 def test_a_value_that_may_be_a_secret_is_in_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from fixtures.stats.decision import explained_by_host
 from fixtures.stats.prior import Kind
 from fixtures.stats.verdict import Verdict
 from tests import nightly_records
-from tests.builders import TRAINED, snapshot
+from tests.builders import TRAINED, known, snapshot
 from tests.nightly_records import BF16, DDP, HERE, Record
 
 ELSEWHERE = f"{HERE}-shm"
@@ -492,8 +492,7 @@ def change(now: CanaryTimes, *records: dict[str, LaunchTimes]) -> Verdict | None
 def test_a_host_that_is_slower_all_the_time_is_found_though_its_processes_lie_apart(
     records: int, percent: float
 ) -> None:
-    verdict = change(looks(percent, percent + 5), *[HOST_RECORD] * records)
-    assert verdict is not None
+    verdict = known(change(looks(percent, percent + 5), *[HOST_RECORD] * records))
     assert verdict.word == "slower"
     assert verdict.change_percent == pytest.approx(percent, abs=3)
     assert explained_by_host(47.4, verdict) == verdict.change_percent
@@ -503,8 +502,7 @@ def test_a_host_that_is_slower_all_the_time_is_found_though_its_processes_lie_ap
 @pytest.mark.parametrize("slow", [(40, 0), (0, 40), (40, 3)])
 def test_one_look_that_is_not_slower_is_enough(slow: tuple[float, ...]) -> None:
     """Before the first look no code under test has run, and a burst is over by the last."""
-    verdict = change(looks(*slow), HOST_RECORD)
-    assert verdict is not None
+    verdict = known(change(looks(*slow), HOST_RECORD))
     assert verdict.word in ("ok", "unclear")
     assert explained_by_host(40, verdict) == 0
 
@@ -512,8 +510,7 @@ def test_one_look_that_is_not_slower_is_enough(slow: tuple[float, ...]) -> None:
 def test_looks_that_there_are_not_do_not_count() -> None:
     now = looks(50, 50)
     now.after_s = {}
-    verdict = change(now, HOST_RECORD)
-    assert verdict is not None
+    verdict = known(change(now, HOST_RECORD))
     assert verdict.word == "slower"
 
 

@@ -10,7 +10,7 @@ from fixtures.matrix.recorded import json_of
 from fixtures.records.comparability import Identity, find_mismatch, identity_of, other_machine
 from fixtures.records.differences import cause
 from fixtures.records.schema import EnvironmentRecord, TestRecord
-from tests.builders import TRAINED, snapshot
+from tests.builders import TRAINED, known, snapshot
 
 WORKLOAD: dict[str, Any] = json_of(TRAINED) | {
     "sample": ["float32[3, 16, 16]", "int64[]"],
@@ -69,8 +69,7 @@ RECORDED = record(WORKLOAD, CONFIG)
     ],
 )
 def test_another_workload_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
-    mismatch = find_mismatch(RECORDED, record(WORKLOAD | changed, CONFIG))
-    assert mismatch is not None
+    mismatch = known(find_mismatch(RECORDED, record(WORKLOAD | changed, CONFIG)))
     assert mismatch.reason == f"the records have another workload under this name: {said}"
 
 
@@ -87,8 +86,7 @@ def test_another_workload_is_reported_with_what_differs(changed: dict[str, Any],
     ],
 )
 def test_another_config_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
-    mismatch = find_mismatch(RECORDED, record(WORKLOAD, CONFIG | changed))
-    assert mismatch is not None
+    mismatch = known(find_mismatch(RECORDED, record(WORKLOAD, CONFIG | changed)))
     assert mismatch.reason == f"the records have another config under this name: {said}"
 
 
@@ -113,8 +111,7 @@ def test_what_is_missing_on_one_side_is_no_difference(now: TestRecord) -> None:
 def test_of_many_differences_some_are_named() -> None:
     changed = {"batch_size": 4, "sample": [], "optimizer": "AdamW", "buffers_sha256": "c", "find_unused_parameters": 1}
     now = record({**WORKLOAD, **changed, "find_unused_parameters": True}, CONFIG | {"feed": "loader"})
-    mismatch = find_mismatch(RECORDED, now)
-    assert mismatch is not None
+    mismatch = known(find_mismatch(RECORDED, now))
     assert mismatch.what == "workload and config"
     assert mismatch.reason.endswith(" and 2 more")
 

@@ -7,10 +7,6 @@ from tests.builders import BF16_LOSS
 SEEDS = "as written differs by 0.6 % between seeds"
 
 
-def test_the_change_stands_with_its_interval_and_what_seeds_differ_by() -> None:
-    assert BF16_LOSS.words == f"final loss +0.4 % (+0.3 to +0.5 % over 2 seeds; {SEEDS}): no difference seen"
-
-
 def test_a_loss_that_is_not_finite_has_no_change() -> None:
     gone = replace(BF16_LOSS, word="higher", change_percent=None, interval_percent=None, not_finite_from=34)
     assert gone.words == f"loss not finite from step 34 on ({SEEDS})"

@@ -77,11 +77,9 @@ def test_the_printed_command_does_the_same_and_the_exit_code_is_pytests(tmp_path
     assert verb.exit_code == same.exit_code == 0, verb.errors
     assert verb.test_ids == same.test_ids != []
     assert "s3cr3t" not in verb.output
-    before = run(*COMMAND, "run", "--epochs", "2", str(tmp_path / "train.py"))
-    assert before.exit_code == pytest.ExitCode.USAGE_ERROR
+    before = run(*COMMAND, "run", "--epochs", "2", str(tmp_path / "train.py")).exits(pytest.ExitCode.USAGE_ERROR)
     assert "\n  arguments of the script: they follow it, as in run train.py --epochs 2\n" in before.errors
-    missing = run(*COMMAND, "run", str(tmp_path / "trian.py"))
-    assert missing.exit_code == pytest.ExitCode.USAGE_ERROR
+    missing = run(*COMMAND, "run", str(tmp_path / "trian.py")).exits(pytest.ExitCode.USAGE_ERROR)
     assert missing.errors.endswith("trian.py, did you mean train.py?\n\n")
 
 

@@ -30,7 +30,7 @@ from fixtures.stats.decision import (
 from fixtures.stats.prior import WIDE, Prior
 from fixtures.stats.thresholds import MACHINE_SHARE, SHIFT_SHARE
 from fixtures.stats.verdict import UNJUDGED, Verdict, judge
-from tests.builders import environment_of
+from tests.builders import environment_of, known
 
 QUIET = {f"000{number}": [0.1, 0.1, 0.1] for number in range(3)}
 CANARY = "matrix_product_4096"
@@ -181,9 +181,7 @@ def canary_slower_by(slower_percent: float) -> dict[str, Verdict]:
 
 
 def shift_of(compared: list[ComparedTest], canaries: dict[str, Verdict], software: tuple[str, ...] = ()) -> Shift:
-    shift = common_shift(compared, canaries, software=software)
-    assert shift is not None
-    return shift
+    return known(common_shift(compared, canaries, software=software))
 
 
 def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold() -> None:
@@ -339,8 +337,7 @@ def test_canaries_of_gpus_and_their_links_time_the_machine(
 
 def test_a_slower_machine_fails_with_its_numbers_and_what_else_was_seen() -> None:
     slower = judge([0.0036] * 3, [[0.0027] * 3], each="a repetition")
-    failure = slower_machine("2x-h100", {"matrix_product_4096": slower, "copy": OK}, ["GPU 1: throttled"])
-    assert failure is not None
+    failure = known(slower_machine("2x-h100", {"matrix_product_4096": slower, "copy": OK}, ["GPU 1: throttled"]))
     assert failure.test == "perf::machine[2x-h100]"
     assert failure.reason.startswith(
         "the machine is slower than in its records: matrix_product_4096 is slower by 33.3 % (threshold 5.4 %): 3.6 ms "
@@ -354,8 +351,7 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
     found = found_percent(verdicts | {"new": judge([0.1], [])}, {})
     assert found == pytest.approx({"a": 1, "b": 9, "c": 90})
     assert too_little_found("cpu", found, [], 9.01) is None
-    failure = too_little_found("cpu", found, [], 8.9)
-    assert failure is not None
+    failure = known(too_little_found("cpu", found, [], 8.9))
     assert failure.test == "perf::sensitivity[cpu]"
     assert failure.reason.startswith(
         "only a slowdown of 9.0 % would have been found in half of 3 tests, --sensitivity requires 8.9 %: "
@@ -363,19 +359,16 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
 
 
 def test_a_run_without_a_baseline_finds_nothing() -> None:
-    alone = too_little_found("cpu", {"a": 20.0}, [], 10)
-    assert alone is not None
+    alone = known(too_little_found("cpu", {"a": 20.0}, [], 10))
     assert alone.reason.startswith("only a slowdown of 20.0 % would have been found, --sensitivity")
-    failure = too_little_found("cpu", {}, [], 1e6)
-    assert failure is not None
+    failure = known(too_little_found("cpu", {}, [], 1e6))
     assert failure.reason.startswith("no slowdown would have been found, because no test has a baseline, --sensitivity")
 
 
 def test_a_slowdown_that_has_another_explanation_is_found_only_beyond_it() -> None:
     found = found_percent({name: replace(OK, threshold_percent=10) for name in "abc"}, {"a": 50, "b": math.inf})
     assert found == pytest.approx({"a": 65, "b": math.inf, "c": 10})
-    failure = too_little_found("cpu", found, ["a", "b"], 10)
-    assert failure is not None
+    failure = known(too_little_found("cpu", found, ["a", "b"], 10))
     assert failure.reason.startswith(
         "only a slowdown of 65.0 % would have been found in half of 3 tests (2 of them next to other work or on a "
         "slower machine), --sensitivity requires 10 %: "

@@ -20,6 +20,7 @@ from fixtures.stats.step_account import (
     host_time,
     usual,
 )
+from tests.builders import known
 
 LOOP = {"loader": 0.010, "forward": 0.020, "backward": 0.060, "update": 0.010, "own": 0.0}
 
@@ -179,8 +180,7 @@ def test_parts_that_do_not_add_up_to_the_step_are_an_error() -> None:
 def test_steps_that_do_other_work_are_longer_than_all_others(
     step_s: list[float], number: int, percent: float, over_percent: float
 ) -> None:
-    found = LongerSteps.among(step_s)
-    assert found is not None
+    found = known(LongerSteps.among(step_s))
     assert (found.number, found.measured) == (number, len(step_s))
     assert (found.percent, found.over_percent) == pytest.approx((percent, over_percent))
     assert found.times == pytest.approx(sum(sorted(step_s)[-number:]) / number)
@@ -203,12 +203,10 @@ def test_other_steps_are_of_one_kind(step_s: list[float]) -> None:
 
 def test_each_eighth_step_is_longer() -> None:
     step_s = [9.0 if number % 8 == 3 else 1.0 for number in range(32)]
-    found = LongerSteps.among(step_s)
-    assert found is not None
+    found = known(LongerSteps.among(step_s))
     assert (found.period, found.places) == (8, (3, 11, 19, 27))
     assert usual(step_s) == [number for number in range(32) if number % 8 != 3]
-    unsteady = LongerSteps.among([9.0 if number in (3, 11, 20) else 1.0 for number in range(32)])
-    assert unsteady is not None
+    unsteady = known(LongerSteps.among([9.0 if number in (3, 11, 20) else 1.0 for number in range(32)]))
     assert unsteady.period is None
 
 

@@ -1,6 +1,7 @@
 """What limits a step, by its account."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -90,35 +91,6 @@ def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() 
     assert (of(close).by, of(close).also) == ("host", "own")
 
 
-def test_a_limit_of_steps_unlike_the_measured_ones_has_no_shares() -> None:
-    account = StepAccount(ranks=[on_gpu(HOST, {"compute": 51, "idle": 49})], withheld="12 % less")
-    found = limited_by(account)
-    assert (found.by, found.percent, found.line, found.line_ms) == ("host", None, "train.py:backward", None)
-    assert found.why == "12 % less"
-
-
-def test_the_rank_that_the_others_wait_for_is_named_with_its_own_largest_part_and_line() -> None:
-    logs = on_cpu("train.py:37 main()", forward=9, backward=10, own=49)
-    waits = late(on_cpu(forward=9, backward=10, own=0, waiting=49), rank_0=49)
-    found = of(logs, waits)
-    assert (found.by, found.rank, found.late_by, found.line) == ("waiting", 0, "own", "train.py:37 main()")
-    assert found.percent == pytest.approx(72, abs=0.1)
-
-
-def test_what_no_comm_saves_beyond_transfer_is_communication_on_the_cpu() -> None:
-    rank = on_cpu(loader=29, forward=20, backward=29, transfer=22)
-    assert limited_by(StepAccount(ranks=[rank] * 2)).by == "loader"
-    found = limited_by(StepAccount(ranks=[rank] * 2, rest_percent=20))
-    assert found.by == "transfer"
-    assert found.percent == pytest.approx(42)
-
-
-def test_waiting_below_two_of_its_errors_does_not_limit() -> None:
-    logs, waits = on_cpu(forward=9, backward=10, own=49), on_cpu(forward=9, backward=10, own=0, waiting=49)
-    unsure = replace(late(waits, rank_0=49), errors_ms={"waiting": 30.0})
-    assert of(logs, unsure).by == "own"
-
-
 def test_the_line_of_a_late_rank_is_the_one_that_takes_it_longer_than_the_others() -> None:
     def lines(**ms: float) -> list[Line]:
         return [Line(phase="own", line=line, ms=own_ms, error_ms=1) for line, own_ms in ms.items()]
@@ -126,18 +98,6 @@ def test_the_line_of_a_late_rank_is_the_one_that_takes_it_longer_than_the_others
     both = replace(on_cpu(forward=20, backward=20, own=60), lines=lines(ema=40, logs=20))
     waits = late(replace(on_cpu(forward=20, backward=20, own=40, waiting=20), lines=lines(ema=40)), rank_0=20)
     assert (of(both, waits).line, of(both, waits).line_ms) == ("logs", 20)
-
-
-def test_a_rank_whose_kernels_run_slower_is_late_by_compute() -> None:
-    slow = on_gpu(HOST, {"compute": 95, "transfer": 5})
-    waits = late(on_gpu(HOST, {"compute": 60, "transfer": 5, "waiting": 35}), rank_0=35)
-    assert (of(slow, waits).rank, of(slow, waits).late_by) == (0, "compute")
-
-
-def test_ranks_that_are_late_by_turns_wait_for_each_other() -> None:
-    first = late(on_cpu(forward=30, backward=40, waiting=30), rank_1=30)
-    second = late(on_cpu(forward=32, backward=40, waiting=28), rank_0=28)
-    assert (of(first, second).by, of(first, second).rank) == ("waiting", None)
 
 
 def test_a_rank_that_nothing_takes_longer_is_not_the_late_one() -> None:
@@ -152,31 +112,82 @@ def test_a_rank_that_nothing_takes_longer_is_not_the_late_one() -> None:
     assert of(replace(first, errors_ms=by_turns), replace(second, errors_ms=by_turns)).rank is None
 
 
-def test_two_parts_closer_than_their_errors_are_both_named() -> None:
-    found = of(on_cpu(errors={"own": 3, "loader": 3}, own=41, loader=39, forward=20))
-    assert (found.by, found.also) == ("own", "loader")
-    assert of(on_cpu(errors={"own": 1, "loader": 1}, own=41, loader=39, forward=20)).also is None
-
-
-def test_a_line_below_its_error_or_three_percent_is_not_named() -> None:
-    own = on_cpu(own=90, forward=10)
-    lines = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own", line="b", ms=2, error_ms=0)]
-    assert of(replace(own, lines=lines)).line is None
-
-
-def test_what_is_withheld_or_not_told_apart_is_not_known() -> None:
-    assert limited_by(StepAccount(ranks=[], withheld="unlike")).why == "unlike"
-    untold = StepAccount(ranks=[on_cpu(forward=40, backward=60)] * 2, sent_known=False)
-    assert limited_by(untold).by is None
-    busy = on_cpu(LOOP, forward=10, backward=10, own=80)
-    assert limited_by(StepAccount(ranks=[busy] * 2, sent_known=False)).by == "own"
-
-
-def test_a_gpu_that_the_host_is_ahead_of_computes_or_sends() -> None:
-    ahead = RankAccount(step_ms=100, host_ms={"forward": 40, "backward": 40, AHEAD: 20}, errors_ms={}, is_ahead=True)
-    assert of(ahead).by == "compute"
-    assert limited_by(StepAccount(ranks=[ahead], sent_known=False)).by is None
-
-
 def test_without_half_of_its_step_a_training_is_twice_as_fast() -> None:
     assert (gain_without_percent(50), gain_without_percent(0), gain_without_percent(100)) == (100, 0, None)
+
+
+LOGS = on_cpu("train.py:37 main()", forward=9, backward=10, own=49)
+WAITS = late(on_cpu(forward=9, backward=10, own=0, waiting=49), rank_0=49)
+LOADS = on_cpu(loader=29, forward=20, backward=29, transfer=22)
+AHEAD_OF_GPU = RankAccount(step_ms=100, host_ms={"forward": 40, "backward": 40, AHEAD: 20}, errors_ms={}, is_ahead=True)
+UNSURE_LINES = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own", line="b", ms=2, error_ms=0)]
+
+
+# Any: fields of an account and of a limit.
+@pytest.mark.parametrize(
+    ("ranks", "of_account", "expected"),
+    [
+        # Of steps unlike the measured ones there are no shares.
+        (
+            [on_gpu(HOST, {"compute": 51, "idle": 49})],
+            {"withheld": "12 % less"},
+            {"by": "host", "percent": None, "line": "train.py:backward", "line_ms": None, "why": "12 % less"},
+        ),
+        # The rank that the others wait for, with its own largest part and line.
+        (
+            [LOGS, WAITS],
+            {},
+            {
+                "by": "waiting",
+                "rank": 0,
+                "late_by": "own",
+                "line": "train.py:37 main()",
+                "percent": pytest.approx(72, abs=0.1),
+            },
+        ),
+        # Waiting below two of its errors does not limit.
+        ([LOGS, replace(WAITS, errors_ms={"waiting": 30.0})], {}, {"by": "own"}),
+        # Its kernels run slower.
+        (
+            [
+                on_gpu(HOST, {"compute": 95, "transfer": 5}),
+                late(on_gpu(HOST, {"compute": 60, "transfer": 5, "waiting": 35}), rank_0=35),
+            ],
+            {},
+            {"rank": 0, "late_by": "compute"},
+        ),
+        # Late by turns.
+        (
+            [
+                late(on_cpu(forward=30, backward=40, waiting=30), rank_1=30),
+                late(on_cpu(forward=32, backward=40, waiting=28), rank_0=28),
+            ],
+            {},
+            {"by": "waiting", "rank": None},
+        ),
+        # What no_comm saves beyond transfer is communication.
+        ([LOADS] * 2, {}, {"by": "loader"}),
+        ([LOADS] * 2, {"rest_percent": 20}, {"by": "transfer", "percent": pytest.approx(42)}),
+        # Two parts closer than their errors.
+        (
+            [on_cpu(errors={"own": 3, "loader": 3}, own=41, loader=39, forward=20)],
+            {},
+            {"by": "own", "also": "loader"},
+        ),
+        ([on_cpu(errors={"own": 1, "loader": 1}, own=41, loader=39, forward=20)], {}, {"by": "own", "also": None}),
+        # A line below its error, or below three percent.
+        ([replace(on_cpu(own=90, forward=10), lines=UNSURE_LINES)], {}, {"line": None}),
+        # Withheld, or communication not told apart.
+        ([], {"withheld": "unlike"}, {"why": "unlike"}),
+        ([on_cpu(forward=40, backward=60)] * 2, {"sent_known": False}, {"by": None}),
+        ([on_cpu(LOOP, forward=10, backward=10, own=80)] * 2, {"sent_known": False}, {"by": "own"}),
+        # A GPU that the host is ahead of computes or sends.
+        ([AHEAD_OF_GPU], {}, {"by": "compute"}),
+        ([AHEAD_OF_GPU], {"sent_known": False}, {"by": None}),
+    ],
+)
+def test_an_account_has_its_limit(
+    ranks: list[RankAccount], of_account: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = limited_by(StepAccount(ranks=ranks, **of_account))
+    assert {name: getattr(found, name) for name in expected} == expected

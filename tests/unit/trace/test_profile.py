@@ -11,6 +11,7 @@ from fixtures.matrix.recorded import json_of
 from fixtures.report.profiles import ledger_lines
 from fixtures.trace.breakdown import Breakdown, Collective, StepBreakdown, break_down, over_ranks
 from fixtures.trace.profile import Bucket, Counts, Ledger, Work, ledger, parts_ms, work_changes, work_of
+from tests.builders import known
 from tests.h200 import POWERSGD, on_ranks, step
 from tests.recordings import AUTOGRAD, GEMM, NCCL, NCCL_STREAM, Recording, timelines
 
@@ -45,9 +46,7 @@ def breakdown(recording: Recording, path: Path) -> Breakdown:
 
 @pytest.fixture
 def found(tmp_path: Path) -> Ledger:
-    found = ledger(breakdown(buckets_in_backward(), tmp_path / "rank0.json"))
-    assert found is not None
-    return found
+    return known(ledger(breakdown(buckets_in_backward(), tmp_path / "rank0.json")))
 
 
 def test_a_collective_is_timed_from_the_start_of_backward_and_its_exposed_time_adds_up_to_the_breakdown(
@@ -97,9 +96,7 @@ LAYER = Bucket.of(
 
 
 def of_ddp_default(*buckets: Bucket) -> Ledger:
-    found = ledger(DDP_DEFAULT, buckets)
-    assert found is not None
-    return found
+    return known(ledger(DDP_DEFAULT, buckets))
 
 
 def test_the_shortest_duration_over_the_ranks_is_the_transfer() -> None:
@@ -156,8 +153,7 @@ def test_a_trace_of_nccl_has_elements_and_dtype_of_each_collective(tmp_path: Pat
             event["args"] |= {"Collective name": "allreduce", "In msg nelems": 375784, "dtype": "BFloat16"}
     file.write_bytes(gzip.compress(json.dumps(trace).encode()))
     (timeline,) = timelines(file)
-    found = ledger(over_ranks([break_down(timeline)]))
-    assert found is not None
+    found = known(ledger(over_ranks([break_down(timeline)])))
     assert [(entry.what, entry.elements, entry.dtype) for entry in found.collectives] == [
         ("all_reduce", 375784, "bfloat16")
     ] * 2

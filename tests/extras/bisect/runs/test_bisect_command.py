@@ -71,24 +71,13 @@ def _in(temporary: Path | None) -> dict[str, str]:
     ],
 )
 def test_what_cannot_be_bisected_is_reported(repository: Path, arguments: tuple[str, ...], says: str) -> None:
-    outcome = bisect(repository, *arguments)
-    assert outcome.exit_code == 2, outcome.output
+    outcome = bisect(repository, *arguments).exits(2)
     assert says in outcome.errors
     assert "Traceback" not in outcome.errors
 
 
-def test_a_folder_without_git_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "src/my_job").mkdir(parents=True)
-    (tmp_path / "src/my_job/__init__.py").touch()
-    (tmp_path / "src/my_job/training.py").write_text(job())
-    outcome = bisect(tmp_path, "--good=v0", "--bad=v1", OWN)
-    assert outcome.exit_code == 2
-    assert "error: git finds no repository for my_job.training: fatal: not a git repository" in outcome.errors
-
-
 def test_the_slow_commit_is_found_and_nothing_is_left(repository: Path, tmp_path: Path) -> None:
-    outcome = bisect(repository, "--good=v0", "--bad=v1", "--json", *SEARCH, *FAKE, temporary=tmp_path)
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = bisect(repository, "--good=v0", "--bad=v1", "--json", *SEARCH, *FAKE, temporary=tmp_path).exits(0)
     result = json.loads(outcome.output)
     assert [commit["name"] for commit in result["found"]] == [git(repository, "rev-parse", "v1").strip()]
     assert result["comparisons"][0]["change_percent"] == pytest.approx(200)

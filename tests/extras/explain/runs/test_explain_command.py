@@ -20,8 +20,7 @@ def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp
     """Two ranks, the second late. Every kind of file gives the same: tests/unit/trace/test_breakdown.py."""
     ranks = (ddp_steps(0), ddp_steps(1, late_us=150))
     files = [recording.chrome(tmp_path / f"rank{recording.rank}.json.gz") for recording in ranks]
-    outcome = explain(*files, "--collectives")
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = explain(*files, "--collectives").exits(0)
     lines = [line.split() for line in outcome.output.splitlines()]
     rows = {line[0]: line[1:] for line in lines if line and line[0] in ("0", "1", "all")}
     assert rows["0"][:7] == ["2", "1.00", "0.75", "0.18", "0.05", "0.02", "0.40"]
@@ -63,16 +62,14 @@ def test_a_process_without_steps_is_left_out_and_named(tmp_path: Path) -> None:
     other = Recording(rank=5)
     other.range("serving", 0, 10)
     other.run(GEMM, 50, 60, at=5)
-    outcome = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0), other]))
-    assert outcome.exit_code == 0
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [ddp_steps(0), other])).exits(0)
     assert outcome.errors.startswith("left out: run.sqlite, process 4005 has no range named 'Batch *' or ")
 
 
 def test_several_launches_in_one_file_are_not_taken_for_ranks(tmp_path: Path) -> None:
     first, second = ddp_steps(0), ddp_steps(0)
     second.pid = 4711
-    outcome = explain(sqlite(tmp_path / "run.sqlite", [first, second]))
-    assert outcome.exit_code == 2
+    outcome = explain(sqlite(tmp_path / "run.sqlite", [first, second])).exits(2)
     assert "run.sqlite has 2 processes with steps on GPU 0, so it holds several launches" in outcome.errors
 
 
@@ -106,12 +103,6 @@ def test_a_folder_is_refused_with_the_files_to_name(tmp_path: Path) -> None:
     assert explain(*tmp_path.glob(wanted.name)).exit_code == 0
 
 
-def test_a_trace_without_a_gpu_is_reported_as_one(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.range("Batch 0", 0, 50)
-    assert "on the CPU (the files contain no GPU work)" in explain(recording.chrome(tmp_path / "cpu.json")).output
-
-
 def late_in_load(rank: int) -> Recording:
     """Steps of torch.profiler with a range of the user's own, in which rank 1 takes 20 ms longer."""
     recording = Recording(rank=rank)
@@ -131,8 +122,9 @@ def late_in_load(rank: int) -> Recording:
 def test_the_steps_of_torch_profiler_and_the_users_own_ranges_name_the_phase_of_a_late_rank(tmp_path: Path) -> None:
     alone = explain(late_in_load(0).chrome(tmp_path / "rank0.json", world_size=1))
     assert "phases of rank 0 on the device, ms: load 0.02, train 20.50" in alone.output, alone.errors
-    outcome = explain(*(late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=3) for rank in range(3)))
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = explain(
+        *(late_in_load(rank).chrome(tmp_path / f"rank{rank}.json", world_size=3) for rank in range(3))
+    ).exits(0)
     assert "phases of rank 1 on the device, ms: load 20.02, train 0.50" in outcome.output
     assert "rank 1 is late by 20.0 ms, in load" in outcome.output
 
@@ -224,11 +216,3 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert (outcome.exit_code, outcome.output) == (2, "")
     assert outcome.errors.startswith("error: cut.json cannot be read: incomplete or damaged JSON")
     assert outcome.errors.count("\n") == 1
-
-
-def test_graphs_recorded_as_one_piece_are_named(tmp_path: Path) -> None:
-    recording = Recording()
-    recording.range("Batch 0", 0, 50)
-    recording.run(GEMM, 100, 200, at=0, by=recording.call("cudaGraphLaunch", 10))
-    outcome = explain(sqlite(tmp_path / "graph.sqlite", [recording], graph=True))
-    assert "1 CUDA graphs were recorded as one piece" in outcome.output

@@ -35,8 +35,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def first_run(storage: Path, tmp_path: Path, **injected: Any) -> tuple[Outcome, dict[str, Any]]:
     """What the run printed, and the key of its record."""
     json_file = tmp_path / "now.json"
-    outcome = perf(storage, *SUITE, f"--benchmark-json={json_file}", variables=machine(**injected))
-    assert outcome.exit_code == 0, outcome.output
+    outcome = perf(storage, *SUITE, f"--benchmark-json={json_file}", variables=machine(**injected)).exits(0)
     return outcome, json.loads(json_file.read_text())["first_run"]
 
 
@@ -78,13 +77,11 @@ def test_a_run_with_a_baseline_says_nothing_of_this(recorded: Path, tmp_path: Pa
     saved = perf(storage, *SUITE, "--benchmark-save=first", variables=machine(pcie_width=8))
     assert "the PCIe link is x8 of x16 (GPU 0)" in saved.output
     json_file = tmp_path / "now.json"
-    again = perf(storage, *SUITE, f"--benchmark-json={json_file}", variables=machine(pcie_width=8))
-    assert again.exit_code == 0, again.output
+    again = perf(storage, *SUITE, f"--benchmark-json={json_file}", variables=machine(pcie_width=8)).exits(0)
     assert "Compared with" not in again.output
     assert "first_run" not in json.loads(json_file.read_text())
 
 
 def test_a_first_run_on_a_quiet_cpu_says_nothing_of_this(tmp_path: Path) -> None:
-    outcome = perf(tmp_path / "baselines", *SUITE[:-2])
-    assert outcome.exit_code == 0, outcome.output
+    outcome = perf(tmp_path / "baselines", *SUITE[:-2]).exits(0)
     assert "Compared with" not in outcome.output

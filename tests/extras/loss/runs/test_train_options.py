@@ -1,8 +1,56 @@
-"""The options of ``--train``, and which tests it collects."""
+"""Whole runs with --train: what is collected, how long it takes, and the best config."""
+
+from pathlib import Path
 
 import pytest
 
+from tests.command_line import Outcome
+from tests.extras.loss.losing_ranks import EXCESS
+from tests.fake_gpus import machine
+from tests.forked import perf
 from tests.forked import pytest as forked_pytest
+
+PLUGINS = [f"-ptests.{name}" for name in ("fake_gpus", "extras.tune.tuned_ranks", "extras.loss.losing_ranks")]
+
+
+def searched(folder: Path, *given: str, excess: str = "0") -> Outcome:
+    """A search that bf16 wins."""
+    options = ("perf", "--tune", "--allow=lossy", "--workload=tests.workloads_for_tests:steady", *PLUGINS)
+    return perf(folder, *options, *given, variables=machine() | {EXCESS: excess})
+
+
+def test_without_train_the_search_says_that_no_loss_was_compared(tmp_path: Path) -> None:
+    assert "loss not compared: --train 300 compares it" in searched(tmp_path).unwrapped
+
+
+@pytest.mark.parametrize(("excess", "advised"), [("0", True), ("0.2", False)])
+def test_the_best_is_advised_if_its_loss_is_no_higher_than_seeds_explain(
+    tmp_path: Path, excess: str, advised: bool
+) -> None:
+    found = searched(tmp_path, "--train=100", excess=excess)
+    assert ("NOT ADVISED, its loss is higher: fastest for steady" in found.unwrapped) != advised
+    assert ("  PyTorch:" in found.output) == advised
+    assert ("no difference seen" if advised else "higher than seeds explain") in found.unwrapped
+
+
+# The time of ``--train``, with ranks that answer from a table
+
+
+STEADY = "--workload=tests.workloads_for_tests:steady"
+
+
+def compared(folder: Path, *given: str) -> str:
+    plugin = "-ptests.extras.loss.losing_ranks"
+    return perf(folder, "perf/test_loss.py", STEADY, "-k", "2cpu-bf16]", "--train=100", plugin, *given).unwrapped
+
+
+def test_no_training_begins_for_which_there_is_no_time(tmp_path: Path) -> None:
+    said = compared(tmp_path, "--minutes=1e-9")
+    assert "loss not compared: 5 trainings of 100 steps take about 0 s, --minutes allows 0 s: lower" in said
+
+
+# The options of ``--train``, and which tests it collects
+
 
 SIGNS = "tests.extras.loss.learnable:half_dropped"
 
@@ -36,6 +84,5 @@ def test_other_hooks_are_compared_where_k_names_them() -> None:
     ],
 )
 def test_a_command_line_that_compares_nothing_is_refused(given: tuple[str, ...], said: str) -> None:
-    outcome = forked_pytest("perf", *given)
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = forked_pytest("perf", *given).exits(pytest.ExitCode.USAGE_ERROR)
     assert said in outcome.errors

@@ -25,7 +25,6 @@ def test_an_nsys_that_runs_nothing_or_is_missing_is_reported_at_once(
     if script is not None:
         stand_in(tmp_path, script)
     path = str(tmp_path) if script is None else f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    outcome = pytest_perf(tmp_path, TEST, f"--nsys={tmp_path / 'reports'}", variables={"PATH": path})
-    assert outcome.exit_code == 4
+    outcome = pytest_perf(tmp_path, TEST, f"--nsys={tmp_path / 'reports'}", variables={"PATH": path}).exits(4)
     assert f"--nsys: {says.format(nsys=tmp_path / 'nsys')}" in outcome.errors
     assert not (tmp_path / "reports").exists()

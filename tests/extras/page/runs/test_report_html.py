@@ -1,14 +1,13 @@
 """The page of ``--report DIR``, and ``python -m fixtures report``, as a user gives them."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from fixtures.records.files import read_record
 from fixtures.session.explanation import file_name
-from tests.command_line import QUICK, refused
+from tests.command_line import QUICK
 from tests.forked import command, perf
 from tests.recordings import ddp_steps
 from tests.run_reports import BASELINES, h200
@@ -24,8 +23,7 @@ def files_in(folder: Path) -> list[str]:
 
 def test_a_run_leaves_its_files_one_line_and_a_page_with_the_stored_history(tmp_path: Path) -> None:
     assert perf(tmp_path / "baselines", *STEADY, "--benchmark-save=first").exit_code == 0
-    outcome = perf(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out/here'}")
-    assert outcome.exit_code == 0, outcome.output
+    outcome = perf(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out/here'}").exits(0)
     assert files_in(tmp_path / "out/here") == FILES
     assert [line for line in outcome.output.splitlines() if line.startswith("report")] == [
         f"report: {tmp_path / 'out/here/report.html'}"
@@ -48,8 +46,7 @@ def test_the_summary_of_a_stored_run_says_since_which_night_a_test_fails(tmp_pat
     for number in range(3):
         record["finished"] = f"2026-11-2{number}T03:00:00+00:00"
         (tmp_path / f"night{number}.json").write_text(json.dumps(record))
-    outcome = command("report", tmp_path / "night2.json", "-o", tmp_path / "out", f"--history={tmp_path}")
-    assert outcome.exit_code == 0, outcome.errors
+    command("report", tmp_path / "night2.json", "-o", tmp_path / "out", f"--history={tmp_path}").exits(0)
     summary = (tmp_path / "out/report.md").read_text()
     assert "slower by 5.1 %; failing since record night0 of 2026-11-20, commit " in " ".join(summary.split())
     assert ", 3 nights\n" in summary
@@ -72,14 +69,10 @@ def test_a_run_that_measures_nothing_has_a_page_with_the_reason(tmp_path: Path) 
 )
 def test_a_page_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path, plugin: str, says: str) -> None:
     (tmp_path / "report.html").mkdir()
-    outcome = perf(tmp_path / "baselines", *STEADY, "-p", plugin, f"--report={tmp_path}")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path / "baselines", *STEADY, "-p", plugin, f"--report={tmp_path}").exits(
+        pytest.ExitCode.USAGE_ERROR
+    )
     assert outcome.errors == f"ERROR: {says.format(page=tmp_path / 'report.html')}\n\n"
-
-
-def test_without_plotly_the_command_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    assert refused("report", BASELINES / "0004_vit.json", "-o", tmp_path) == f"{NEEDS}\n"
 
 
 def test_the_command_writes_the_report_of_a_stored_run(tmp_path: Path) -> None:
@@ -99,8 +92,7 @@ def test_the_command_merges_the_traces_of_each_test(tmp_path: Path) -> None:
             ddp_steps(rank).chrome(tmp_path / name)
     (tmp_path / "3-rank1.json.gz").write_text("{}")
     (tmp_path / "run.json").write_text(json.dumps(record))
-    outcome = command("report", tmp_path / "run.json", "-o", tmp_path / "out", "--traces", tmp_path)
-    assert outcome.exit_code == 0, outcome.errors
+    outcome = command("report", tmp_path / "run.json", "-o", tmp_path / "out", "--traces", tmp_path).exits(0)
     merged = [name for name in files_in(tmp_path / "out") if name.startswith("trace_")]
     assert merged == sorted(f"trace_{file_name(benchmark['fullname'])}.json.gz" for benchmark in tests[:3])
     assert outcome.errors.startswith(f"no merged trace of {tests[3]['fullname']}: 3-rank1.json.gz is JSON but not")
@@ -116,7 +108,6 @@ def test_the_command_merges_the_traces_of_each_test(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_of_the_command_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
-    outcome = command("report", *arguments)
-    assert outcome.exit_code == 2
+    outcome = command("report", *arguments).exits(2)
     assert outcome.errors.startswith(complaint)
     assert outcome.errors.count("\n") == 1

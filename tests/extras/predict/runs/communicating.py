@@ -1,5 +1,4 @@
-"""A plugin of pytest, next to fake ranks: workloads whose steps communicate for the times in STEPS, or wait for a
-loader.
+"""A plugin of pytest, next to fake ranks: workloads whose steps communicate for the times in STEPS.
 
 All of a step but its communication is compute, of which a config that communicates has SLOWED_MS more than one that
 does not, and REST_MS of idle.
@@ -28,13 +27,12 @@ class Step:
     """Its time in addition to ALONE_MS, and the number of layers in each bucket."""
 
     exposed_ms: float = 0.0
-    input_ms: float = 0.0
     buckets: tuple[int, ...] = (4,)
 
     @property
     def ms(self) -> float:
         more_ms = SLOWED_MS + REST_MS if self.exposed_ms else 0.0
-        return ALONE_MS + self.input_ms + self.exposed_ms + more_ms
+        return ALONE_MS + self.exposed_ms + more_ms
 
 
 # Workload -> config -> step. bfloat16 gains for one workload and loses for the other.
@@ -51,10 +49,9 @@ STEPS = {
         "bf16": Step(exposed_ms=9),
         "no_comm": Step(),
     },
-    "fed": {"feed_loader": Step(input_ms=100, exposed_ms=2), "feed_pinned": Step(exposed_ms=2)},
 }
 
-wide, slow_to_cast, fed = (replace(steady, name=name) for name in STEPS)
+wide, slow_to_cast = (replace(steady, name=name) for name in STEPS)
 
 
 def _step(asked: TrainRequest) -> Step:
@@ -64,7 +61,7 @@ def _step(asked: TrainRequest) -> Step:
 def _train(world: World, rank: int, arguments: dict[str, Any]) -> TrainResult:
     asked = TrainRequest(**arguments)
     step, layers = _step(asked), iter(LAYERS)
-    ms = {"input": step.input_ms, "backward": BACKWARD_MS + step.exposed_ms, "optimizer": 1.0}
+    ms = {"input": 0.0, "backward": BACKWARD_MS + step.exposed_ms, "optimizer": 1.0}
     ms["forward"] = step.ms - sum(ms.values())
     return replace(
         fake_ranks.train(world, rank, arguments),
@@ -97,7 +94,7 @@ def _break_down(rank: int, asked: TrainRequest) -> RankBreakdown:
     broken_down = replace(
         four_parts(compute_ns / 1e6, exposed_ns / 1e6, 0, (length_ns - compute_ns - exposed_ns) / 1e6),
         collectives=tuple(sent),
-        phase_ns={"get batch": round(1e6 * step.input_ms), "backward": round(1e6 * BACKWARD_MS) + exposed_ns},
+        phase_ns={"get batch": 0, "backward": round(1e6 * BACKWARD_MS) + exposed_ns},
     )
     return RankBreakdown(source=f"rank{rank}", rank=rank, on_gpu=False, steps=(broken_down,) * 5)
 

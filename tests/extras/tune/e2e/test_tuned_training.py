@@ -11,7 +11,7 @@ FAST_AND_WRONG = "tests.hooks_for_tests:fast_and_wrong"
 def test_a_hook_that_is_fast_and_wrong_does_not_win_and_the_search_ends(tmp_path: Path) -> None:
     """The hook sends nothing and claims to deliver the mean."""
     file = tmp_path / "run.json"
-    outcome = pytest_perf(
+    pytest_perf(
         tmp_path,
         *("perf", "--tune", "--minutes=2", "--launches=1", "--steps=2", "--warmup=1"),
         *(
@@ -19,8 +19,7 @@ def test_a_hook_that_is_fast_and_wrong_does_not_win_and_the_search_ends(tmp_path
             f"--hook={FAST_AND_WRONG}",
             f"--benchmark-json={tmp_path / 'run.json'}",
         ),
-    )
-    assert outcome.exit_code == 0, outcome.output
+    ).exits(0)
     (tuning,) = json.loads(file.read_text())["tuning"]
     excluded = {one["config"]: one["excluded"] for one in tuning["tried"] if "excluded" in one}
     wrong = [why for name, why in excluded.items() if name.startswith("own_fast")]

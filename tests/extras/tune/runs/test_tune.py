@@ -150,8 +150,7 @@ def test_a_script_is_searched_with_what_it_can_run_against_itself(tmp_path: Path
 @pytest.mark.skipif("promote" not in EXTRAS, reason="the extra promote was deleted")
 @pytest.mark.usefixtures("tuned")
 def test_a_search_is_no_baseline(folder: Path) -> None:
-    outcome = command("promote", folder / "run.json", "--yes", "--storage", folder / "baselines")
-    assert outcome.exit_code == 1, outcome.output
+    command("promote", folder / "run.json", "--yes", "--storage", folder / "baselines").exits(1)
     assert not (folder / "baselines").exists()
 
 
@@ -173,22 +172,15 @@ def test_in_too_short_a_time_the_default_is_measured_and_the_rest_named(tmp_path
 
 
 def test_a_workload_without_finite_gradients_is_not_tuned(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, "perf", "--tune", f"--workload={NOT_FINITE}", *WITH_GPUS, variables=machine())
-    assert outcome.exit_code == pytest.ExitCode.TESTS_FAILED
+    outcome = perf(tmp_path, "perf", "--tune", f"--workload={NOT_FINITE}", *WITH_GPUS, variables=machine()).exits(
+        pytest.ExitCode.TESTS_FAILED
+    )
     assert "raised FloatingPointError: they are not finite" in outcome.unwrapped
     assert "best" not in outcome.output.partition("= FAILURES =")[2]
 
 
-def test_a_mistake_in_a_workload_ends_the_run_before_the_search(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, "perf", "--tune", "--workload=tests.workloads_for_tests:left_out")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert "1 of 4 parameters got no gradient on rank 0 (experts.1.weight): set " in outcome.output
-    assert re.search(r"or use them in the loss \(tests/workloads_for_tests\.py, line \d+\)", outcome.output)
-
-
 def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
-    outcome = perf(tmp_path, "perf", "--tune", "-rs", *WITH_GPUS, variables=machine() | {"CUDA_VISIBLE_DEVICES": "0"})
-    assert outcome.exit_code == 0, outcome.output
+    perf(tmp_path, "perf", "--tune", "-rs", *WITH_GPUS, variables=machine() | {"CUDA_VISIBLE_DEVICES": "0"}).exits(0)
 
 
 @pytest.mark.parametrize(
@@ -203,6 +195,5 @@ def test_on_one_device_there_is_nothing_to_tune(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_search_cannot_do_is_refused(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
-    outcome = perf(tmp_path, "perf", *arguments)
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path, "perf", *arguments).exits(pytest.ExitCode.USAGE_ERROR)
     assert message in outcome.errors

@@ -21,8 +21,7 @@ def perf(storage: Path, *arguments: str) -> Outcome:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("baselines")
-    saved = perf(storage, "--benchmark-save=before")
-    assert saved.exit_code == 0, saved.output
+    perf(storage, "--benchmark-save=before").exits(0)
     return storage
 
 
@@ -93,6 +92,5 @@ def test_a_record_that_cannot_be_compared_is_a_line(
 
 @pytest.mark.parametrize("mode", ["none", "failures"])
 def test_without_profiles_of_all_tests_it_is_refused(tmp_path: Path, mode: str) -> None:
-    outcome = perf(tmp_path, "--work", f"--explain={mode}")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path, "--work", f"--explain={mode}").exits(pytest.ExitCode.USAGE_ERROR)
     assert f"--work compares profiled launches of all tests: leave out --explain {mode}" in outcome.errors
