@@ -51,16 +51,9 @@ def test_a_first_run_has_no_estimate_before_tests_have_ended(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "time"),
     [
-<<<<<<< HEAD
-        ((FILE,), "4 min 30 s"),
-        ((FILE, "-k=ddp"), "2 min 30 s"),
-        ((FILE, f"{WIRE}::test_gradients_wire[2cpu-bf16]"), "15 min"),
-        ((FILE, "--launches=2"), "8 min 30 s"),
-=======
         ((FILE,), "4 min"),
         ((FILE, "-k=ddp"), "2 min"),
         ((FILE, f"{WIRE}::test_gradients_wire[2cpu-bf16]"), "14 min"),
->>>>>>> 5c3321ac (The time left is that of each function's tests, in this run or the newest record; next: has the time of this run)
     ],
 )
 def test_with_a_record_a_run_takes_as_long_as_the_record_says(
