@@ -83,6 +83,11 @@ def test_one_long_step_of_no_new_line_is_a_usual_one_that_took_longer() -> None:
     assert accounted(401, (STEP, 399, 3.0, (0, 1))).seldom == []
 
 
+def test_two_periods_in_one_line_are_none_of_their_own() -> None:
+    (both,) = accounted(140, (EVALUATES, 60, 1.0, (0, 1)), (EVALUATES, 90, 1.0, (0, 1))).seldom  # steps 60, 90, 120
+    assert (both.number, both.period) == (3, None)
+
+
 def test_a_machine_that_gets_slower_makes_no_steps_seldom() -> None:
     notes = ranks(400)
     for rank in notes:
