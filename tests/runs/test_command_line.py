@@ -269,14 +269,14 @@ def test_a_users_own_workload_is_measured_and_what_cannot_be_is_named(
 
 def test_each_test_has_a_line_while_the_run_goes_on(five_tests: Outcome) -> None:
     assert five_tests.exit_code == 0, five_tests.output
-    line = r"^\[{}/5\] {} +\d+\.\d\d ms/step  no baseline"
-    left = r" +((under |\d+ to )?\d+ (min|s) left)$"
+    # No time is left to tell: the last function has not run yet.
+    line = r"^\[{}/5\] {} +\d+\.\d\d ms/step  no baseline$"
     assert re.search(r"^starting 1 x 2 ranks \.\.\.$", five_tests.output, re.MULTILINE)
     for number, test in enumerate(("1cpu-single", "1cpu-ddp", "2cpu-ddp", "2cpu-bucket_10mb"), start=1):
-        pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]")) + left
+        pattern = line.format(number, re.escape(f"test_scaling[vit_tiny-{test}]"))
         assert re.search(pattern, five_tests.output, re.MULTILINE), pattern
     last = line.format(5, re.escape("test_throughput[vit_tiny-2cpu-bf16]"))
-    assert re.search(last + "$", five_tests.output, re.MULTILINE)
+    assert re.search(last, five_tests.output, re.MULTILINE)
 
 
 def test_disabled_every_test_runs_once_and_nothing_is_kept(no_storage: Path) -> None:
