@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 import torch
-from torch._C._autograd import DeviceType
+from torch._C._autograd import DeviceType, _KinetoEvent
 from torch.profiler import ProfilerActivity, profile
 
 from fixtures.ranks.context import RankContext
-from fixtures.ranks.profiling import Event, Profiling, events_of, timeline_of
+from fixtures.ranks.profiling import Profiling, events_of, timeline_of
 from fixtures.ranks.window import AllRanks
 from fixtures.trace.breakdown import StepBreakdown, break_down
 from fixtures.trace.timeline import BadTrace, HostInterval
@@ -24,7 +24,9 @@ from tests.recordings import COPIED_BYTES, GEMM, NCCL, NCCL_STREAM, Recording, d
 US = 1000
 
 
-def activity(name: str, resource: int, correlation: int, start_us: float, end_us: float, *, on: int | None) -> Event:
+def activity(
+    name: str, resource: int, correlation: int, start_us: float, end_us: float, *, on: int | None
+) -> _KinetoEvent:
     """An event as torch.profiler gives it. on: the GPU; None for a call of the host."""
     fields = {
         "name": name,
@@ -38,10 +40,10 @@ def activity(name: str, resource: int, correlation: int, start_us: float, end_us
         "metadata_json": f'"stream": 7, "bytes": {COPIED_BYTES}',
     }
     event: Any = SimpleNamespace(**{name: partial(lambda value: value, value) for name, value in fields.items()})
-    return cast(Event, event)
+    return cast(_KinetoEvent, event)
 
 
-def of_device(recording: Recording) -> list[Event]:
+def of_device(recording: Recording) -> list[_KinetoEvent]:
     """The events of a recording without the host's activities."""
     return [
         *(activity(name, thread, number, start, end, on=None) for name, thread, start, end, number in recording.calls),
