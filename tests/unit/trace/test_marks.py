@@ -39,22 +39,15 @@ def proposals(timeline: Timeline, marks: Marks = DEFAULT_MARKS) -> list[str]:
         ("[pl][profile]run_training_batch", ["[pl][profile]run_training_batch"] * 2),
         ("[pl][profile]*", ["[pl][profile]run_training_batch"] * 2),
         ("is it?", ["is it?"] * 2),
-        ("step_[0-9]", ["step_1", "step_2"]),
-        ("step_?", ["step_1", "step_2"]),
         ("train*", ["train 1", "train last"]),
     ],
 )
-def test_a_pattern_is_literal_first(pattern: str, names: list[str]) -> None:
+def test_a_pattern_is_literal_but_for_its_stars(pattern: str, names: list[str]) -> None:
     """The first step only gives the start of the second."""
     assert steps(with_ranges("loss", *names, "other"), pattern) == names[1:]
 
 
-def test_a_proposal_stands_for_the_ranges_that_differ_in_numbers_only() -> None:
-    names = ("[model|0|0]", "[model|0|0|warmup]", "[model|0|1]")
-    assert steps(with_ranges(*names), "[model|*|*]") == ["[model|0|1]"]
-
-
-def test_phases_and_the_feed_are_literal_first_too(tmp_path: Path) -> None:
+def test_phases_and_the_feed_are_literal_too(tmp_path: Path) -> None:
     recording = Recording()
     recording.range("Batch 0", 0, 90)
     recording.range("[pl]next", 1, 20)
@@ -109,7 +102,9 @@ def test_ranges_without_work_are_refused_with_those_that_have_some(tmp_path: Pat
 
 def test_work_outside_of_every_range_has_the_next_move(tmp_path: Path) -> None:
     (timeline,) = timelines(launching(("Batch 0", 0, 10)).chrome(tmp_path / "rank0.json"))
-    with pytest.raises(BadTrace, match=r"\(kernels and copies: 1\): no range launched any: call prof\.step\(\)"):
+    with pytest.raises(
+        BadTrace, match=r"\(kernels and copies: 1\), nor most of it in another one: call prof\.step\(\)"
+    ):
         break_down(timeline)
 
 
@@ -121,7 +116,7 @@ def test_a_range_that_launched_a_small_part_is_not_proposed_for_a_step(tmp_path:
         for launched in (200, 400, 600, 810):
             recording.run(GEMM, 1000 * step + launched + 10, 1000 * step + launched + 40, at=1000 * step + launched)
     (timeline,) = timelines(recording.chrome(tmp_path / "rank0.json"))
-    with pytest.raises(BadTrace, match=r"'update' launched 3, no range more: call prof\.step"):
+    with pytest.raises(BadTrace, match=r"nor most of it in another one: call prof\.step"):
         break_down(timeline, Marks(steps=("load",)))
 
 
