@@ -16,15 +16,15 @@ CEILINGS = {
     "matrix": (12, 1014),
     "stats": (13, 1204),
     "machine": (7, 661),
-    "trace": (7, 953),
-    "launch": (15, 1635),
+    "trace": (7, 916),
+    "launch": (15, 1573),
     "records": (13, 1801),
-    "ranks": (36, 5116),
+    "ranks": (37, 5069),
     "session": (27, 3132),
     "gradients": (21, 2433),
     "report": (16, 1990),
-    "extras": (148, 8508),
-    "tests": (383, 20045),
+    "extras": (148, 8507),
+    "tests": (383, 20032),
 }
 
 
