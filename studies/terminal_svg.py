@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from fixtures.extras.page.terminal_picture import CHARACTER_PX, HEAD_PX, LINE_PX, MARGIN_PX, texts_of, window
+from fixtures.extras.page.summary import CHARACTER_PX, HEAD_PX, LINE_PX, MARGIN_PX, texts_of, window
 from fixtures.matrix.plain_text import WIDTH
 from fixtures.records.files import checked, read_record
 from fixtures.report.card import card_of

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from fixtures.extras.page.nights import nights_until
-from fixtures.extras.page.page_report import PageReport
-from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
+from fixtures.extras.page.merged_trace import StepOfRanks, step_of_ranks
+from fixtures.extras.page.page_report import PageReport, nights_until
 from fixtures.records.files import checked
 from tests.recordings import ddp_steps, read_chrome
 from tests.run_reports import BASELINES
@@ -13,7 +12,7 @@ from tests.saved_records import Record
 
 def page_report_of(record: Record, *, steps: dict[str, StepOfRanks] | None = None, history: bool = True) -> PageReport:
     typed = checked(record)
-    nights = nights_until(typed, Path("run.json"), [BASELINES] if history else [])
+    nights = nights_until(typed, [BASELINES] if history else [])
     return PageReport(record=typed, nights=nights, steps=steps or {})
 
 

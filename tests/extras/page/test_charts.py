@@ -13,20 +13,24 @@ import pytest
 from plotly.graph_objects import Figure
 
 from fixtures.extras.page.charts import charts_of
-from fixtures.extras.page.charts.gradient_errors import pareto_front
-from fixtures.extras.page.charts.launch_times import launches_ms
+from fixtures.extras.page.charts.lossy_configs import pareto_front
+from fixtures.extras.page.charts.step_times import launches_ms
 from fixtures.extras.page.figure import Chart
-from fixtures.extras.page.merged_trace import merge_step
+from fixtures.extras.page.merged_trace import StepOfRanks, merge_step, step_of_ranks
 from fixtures.extras.page.page import page
-from fixtures.extras.page.page_report import PageReport
-from fixtures.extras.page.step_of_ranks import StepOfRanks, step_of_ranks
+from fixtures.extras.page.page_report import PageReport, nights_until
 from fixtures.extras.page.summary import card_svg, summary
+from fixtures.matrix.recorded import json_of
+from fixtures.records.files import checked
 from fixtures.report.card import card_of
 from fixtures.report.commands import CLONE
 from fixtures.report.report_files import finite
 from fixtures.trace.timeline import BadTrace, Timeline
-from tests.builders import BF16_LOSS
+from tests.builders import BF16_LOSS, TRAINED
 from tests.extras.page.page_reports import page_report_of, two_ranks
+from tests.nightly_records import DDP as NIGHTLY
+from tests.nightly_records import HERE, night, write
+from tests.nightly_records import benchmark as of_night
 from tests.recordings import NCCL, Recording, ddp_steps, read_chrome
 from tests.run_reports import DDP, HOSTILE, h200, hostile, info_of, large, profiled, report_of, slower, with_transfers
 from tests.saved_records import Record, infos
@@ -58,7 +62,7 @@ def test_the_loss_of_a_config_is_drawn_over_every_seed_as_written() -> None:
 def test_every_chart_has_axes_with_units_and_says_how_to_read_it(tmp_path: Path) -> None:
     found = charts(page_report_of(with_transfers(profiled(h200())), steps={DDP: two_ranks(tmp_path)}))
     assert set(found) >= {"bucket-sizes", "gradient-errors", "stored-nights", "scaling-0", "transfers-0"}
-    assert set(found) >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
+    assert set(found) >= {"parts-of-step", "launch-times", "timeline-0"}
     for chart in found.values():
         assert chart.layout["xaxis"]["title"]["text"], chart.name
         assert chart.caption.endswith("."), chart.name
@@ -141,10 +145,19 @@ def test_the_history_has_verdicts_and_what_changed_and_no_newer_record() -> None
     # Of those that are neither slower nor faster, the one that moved most.
     assert chart.traces[1]["name"] == "powersgd_rank1-bucket_25mb"
     assert chart.traces[1]["y"][-1] == min(trace["y"][-1] for trace in chart.traces) < -11
-    record = h200()
-    record["finished"] = "2026-11-22T10:00:00+00:00"
-    nights = page_report_of(record).nights[DDP]
-    assert [night.file.name for night in nights] == ["0001_vit.json", "0002_vit.json", "run.json"]
+
+
+def test_the_nights_of_a_test_are_earlier_ones_of_its_instance_and_workload_each_once(tmp_path: Path) -> None:
+    for number, batch in enumerate((4, 8, 8, 8), start=1):
+        info = {"workload_fingerprint": json_of(replace(TRAINED, batch_size=batch))}
+        shm = info | {"instance": f"{HERE}-shm", "interconnect": "shm"}
+        for folder, of in (("nightly", info), ("baselines", info), ("others", shm)):  # nightly and, promoted, stored
+            write(tmp_path / folder, number, night(number, of_night(NIGHTLY, 0.1, **of)))
+    write(tmp_path, 9, night(2, {"fullname": "test_sort", "extra_info": {}}))
+    today = checked(night(3, of_night(NIGHTLY, 0.1, **info)))
+    (nights,) = nights_until(today, [tmp_path, tmp_path / "nowhere"]).values()
+    assert [one.finished.day for one in nights] == [3, 4]
+    assert nights[0].steps_per_s == pytest.approx(10)
 
 
 def test_each_point_says_over_how_many_steps_its_gradient_was_compared() -> None:

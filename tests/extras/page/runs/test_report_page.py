@@ -96,7 +96,7 @@ def test_every_chart_is_drawn_nothing_complains_and_no_network_is_asked(night: O
     night.run(DRAW_ALL)
     marks = night.run(MARKS)
     assert marks.keys() >= {"bucket-sizes", "gradient-errors", "stored-nights", "scaling-0", "transfers-0"}
-    assert marks.keys() >= {"parts-of-step", "launch-times", "timeline-0", "timeline-1"}
+    assert marks.keys() >= {"parts-of-step", "launch-times", "timeline-0"}
     assert [name for name, count in marks.items() if count == 0] == []
     assert night.console == []
     assert [url for url in night.asked if not url.startswith(("data:", "blob:"))] == [night.page.url]
