@@ -23,8 +23,8 @@ CEILINGS = {
     "session": (27, 3132),
     "gradients": (21, 2433),
     "report": (16, 1990),
-    "extras": (148, 8507),
-    "tests": (383, 20032),
+    "extras": (139, 8366),
+    "tests": (382, 20011),
 }
 
 

@@ -29,26 +29,15 @@ def process(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("events", "named"),
     [
-        (
-            [at("mtia_ccp_events"), at("mtia_runtime"), at("user_annotation", "hccl:allgather")],
-            "MTIA of Meta (2 events",
-        ),
-        ([at("kernel"), at("xpu_runtime")], "XPU, a GPU of Intel (1 event xpu_...)"),
-        ([at("XPU_driver")], "XPU"),
-        ([at("hpu_op")], "HPU, Intel's Gaudi"),
-        ([at("kernel"), at("privateuse1_runtime")], "PrivateUse1"),
-        ([at("kernel"), at("mlu_memcpy"), at("mlu_runtime")], "MLU of Cambricon"),
-        ([at("newchip_runtime")], "a device called newchip"),
-        (
-            [process("Ascend Hardware"), {"ph": "X", "name": "MatMul", "ts": "16995.3", "dur": 2}],
-            "NPU, Huawei's Ascend",
-        ),
-        ([process("/device:TPU:0"), at("")], "TPU of Google (process /device:TPU:0)"),
-        ([at("cpu_op"), at("user_annotation", "xccl:all_reduce")], "one with XCCL (1 collective)"),
+        ([at("kernel"), at("mtia_ccp_events"), at("mtia_runtime")], "mtia_ccp_events"),
+        ([at("XPU_driver")], "xpu_driver"),
+        ([at("newchip_runtime")], "newchip_runtime"),
+        ([process("Ascend Hardware"), {"ph": "X", "name": "MatMul", "ts": "16995.3", "dur": 2}], "Ascend Hardware"),
+        ([process("/device:TPU:0"), at("")], "/device:TPU"),
     ],
 )
 def test_another_accelerator_is_refused_by_name(tmp_path: Path, events: list[dict[str, Any]], named: str) -> None:
-    with pytest.raises(BadTrace, match="comes from another accelerator, ") as raised:
+    with pytest.raises(BadTrace, match=r"comes from another accelerator \(") as raised:
         read(tmp_path, *events)
     assert named in str(raised.value)
 
