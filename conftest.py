@@ -41,7 +41,6 @@ pytest_plugins = (
     "fixtures.session.run_record",
     "fixtures.session.run_verdict",
     "fixtures.gradients.hypothesis_profiles",
-    "fixtures.gradients.correctness_ranks",
     "fixtures.gradients.fixtures",
     "fixtures.gradients.tested_hooks",
     "fixtures.report.gradients",

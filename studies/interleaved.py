@@ -20,8 +20,7 @@ import torch
 from fixtures.launch.protocol import InterleaveRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
-from fixtures.stats.difference import OF_FASTEST, Turns
-from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates, block_steps
+from fixtures.stats.difference import LEAST_ROUNDS, OF_FASTEST, Replicates, Turns, block_steps
 
 # Of a step of all that take turns, to choose the length of a block.
 GUESSED_STEP_S = 0.05

@@ -21,9 +21,9 @@ from fixtures.extras.backtest.replays import Replay, Rule, backtest_of
 from fixtures.matrix.configs import CONFIGS
 from fixtures.records.baselines import History, LaunchTimes, history_of
 from fixtures.records.config_comparison import best_of, by_table, disturbance_of
-from fixtures.records.disturbance import disturbances
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import FullRecord, TestRecord
+from fixtures.session.run_record import disturbances
 from fixtures.stats.decision import explained_by_others_percent
 from fixtures.stats.prior import launches_of, wide
 from studies.calibration import NOISES, Logs, Nights, Priors, Red, estimated, nights, rule_of, run_scales

@@ -11,8 +11,8 @@ from fixtures.launch.protocol import TrainRequest
 from fixtures.launch.script import LaunchLine
 from fixtures.matrix.configs import find_config
 from fixtures.session.command_line import CommandLine
+from fixtures.session.own_code import script_workloads
 from fixtures.session.script_tests import near_scripts
-from fixtures.session.script_workloads import script_workloads
 
 SOURCE = """\
 from torch.nn.parallel import DistributedDataParallel as DDP

@@ -14,17 +14,17 @@ from tests.rooms import ROOT
 CEILINGS = {
     "fixtures": (3, 127),
     "matrix": (12, 1014),
-    "stats": (13, 1204),
+    "stats": (12, 1201),
     "machine": (7, 661),
     "trace": (7, 916),
     "launch": (15, 1573),
-    "records": (13, 1801),
+    "records": (12, 1745),
     "ranks": (37, 5069),
-    "session": (27, 3132),
-    "gradients": (21, 2433),
-    "report": (16, 1990),
-    "extras": (139, 8366),
-    "tests": (382, 20011),
+    "session": (26, 3146),
+    "gradients": (20, 2424),
+    "report": (15, 1954),
+    "extras": (139, 8365),
+    "tests": (382, 19991),
 }
 
 

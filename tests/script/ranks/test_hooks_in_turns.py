@@ -8,7 +8,7 @@ import pytest
 
 from fixtures.launch.script import TAKE_TURNS, ScriptResult
 from fixtures.session.script_tests import block_s_of
-from fixtures.stats.interleaved_blocks import LEAST_ROUNDS
+from fixtures.stats.difference import LEAST_ROUNDS
 from tests.script.conftest import PLAIN, SCRIPTS, STEP, Run
 
 TURNS = {"check_gradients": True, "turns_s": 0.3}

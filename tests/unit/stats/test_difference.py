@@ -10,7 +10,9 @@ from scipy import stats
 
 from fixtures.session.ab_launches import judge_sides
 from fixtures.stats.difference import (
+    LEAST_ROUNDS,
     Difference,
+    Replicates,
     Side,
     Turns,
     decide,
@@ -19,7 +21,6 @@ from fixtures.stats.difference import (
     of_pairs,
     of_turns,
 )
-from fixtures.stats.interleaved_blocks import LEAST_ROUNDS, Replicates
 from fixtures.stats.thresholds import COPY_PERCENT, CPU_COPY_PERCENT, FALSE_ALARMS_PERCENT
 
 ERROR = FALSE_ALARMS_PERCENT / 100
