@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fixtures.extras.torch_bugs.reproduction import BugShows, UpstreamRanks, expected, wrong_results
+from fixtures.extras.torch_bugs.plugin import BugShows, UpstreamRanks, expected, wrong_results
 from fixtures.extras.torch_bugs.upstream_bugs import UPSTREAM_BUGS, UpstreamBug, on_gpus_only
 from fixtures.launch.faults import RankFailure
 from fixtures.session.launches import fail_test_on_rank_error

@@ -26,7 +26,7 @@ from fixtures.extras.predict.prediction import ASSUMED, Measured, measured_parts
 from fixtures.extras.predict.step_model import Cluster, all_reduce_s, fit_rest, predict
 from fixtures.extras.predict.step_model import Link as NetworkLink
 from fixtures.extras.slow_link.link import Link, parse_rate
-from fixtures.extras.slow_link.rank_links import BehindLink, MeasuredLink, measure_link
+from fixtures.extras.slow_link.starter import BehindLink, MeasuredLink, measure_link
 from fixtures.launch.protocol import TrainRequest, TransferRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.transfers import TRANSFERS as ALL_TRANSFERS

@@ -23,8 +23,8 @@ CEILINGS = {
     "session": (26, 3146),
     "gradients": (20, 2424),
     "report": (15, 1954),
-    "extras": (139, 8365),
-    "tests": (382, 19991),
+    "extras": (119, 8274),
+    "tests": (382, 19984),
 }
 
 

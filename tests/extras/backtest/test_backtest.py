@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.backtest.replay_lines import backtest_lines, summary
+from fixtures.extras.backtest.command import backtest_lines, summary
 from fixtures.extras.backtest.replays import Backtest, Rule, backtest
 from tests.command_line import command_here, refused
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.extras.bisect import commits
+from fixtures.extras.bisect import measuring
 from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
 from fixtures.extras.bisect.command import _search, chosen
-from fixtures.extras.bisect.commits import BadHistory, Commit, commits_between, releases_between, releases_of
+from fixtures.extras.bisect.measuring import BadHistory, Commit, commits_between, releases_between, releases_of
 from fixtures.report.commands import PERF
 from fixtures.trace.profile import Work
 from studies.bisection import measured_pairs
@@ -334,7 +334,7 @@ def test_releases_are_those_that_pip_finds(tmp_path: Path, monkeypatch: pytest.M
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pip would list."""
-    monkeypatch.setattr(commits, "releases_of", lambda package: VERSIONS)
+    monkeypatch.setattr(measuring, "releases_of", lambda package: VERSIONS)
 
 
 @pytest.mark.usefixtures("listed")

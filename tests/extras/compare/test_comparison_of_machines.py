@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.extras.compare.comparison_lines import comparison_lines
+from fixtures.extras.compare.command import comparison_lines
 from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
 from fixtures.extras.compare.machine_speeds import read_machines
 from fixtures.extras.compare.speed_ratio import Estimate, estimate, ratio

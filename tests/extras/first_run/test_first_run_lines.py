@@ -8,11 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from fixtures.extras.first_run.expectations import Expectation, PastRun, Population, expectations, read_population
-from fixtures.extras.first_run.facts import FirstRun
-from fixtures.extras.first_run.first_run_lines import first_run_lines
-from fixtures.extras.first_run.limitations import Limitation, limitations
-from fixtures.extras.first_run.quantities import Quantity, Rate, links_of, quantities
+from fixtures.extras.first_run.expectations import (
+    Expectation,
+    PastRun,
+    Population,
+    Quantity,
+    Rate,
+    expectations,
+    links_of,
+    quantities,
+    read_population,
+)
+from fixtures.extras.first_run.facts import FirstRun, Limitation, limitations
+from fixtures.extras.first_run.plugin import first_run_lines
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_links import Topology
 from fixtures.machine.gpu_state import GpuWarning

@@ -4,7 +4,7 @@ ends with a loss that is 5.6 % higher."""
 from dataclasses import replace
 from typing import Any
 
-from fixtures.extras.loss.small_problem_request import SmallProblemRequest, SmallProblemResult
+from fixtures.extras.loss.loss_request import SmallProblemRequest, SmallProblemResult
 from fixtures.matrix.worlds import World
 from tests import fake_ranks
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DistributedSampler
 
-from fixtures.extras.loss.in_rank.moved_seeds import moved_seeds
-from fixtures.extras.loss.in_rank.observed_loss import ObservedLoss, observed
+from fixtures.extras.loss.in_rank.loss_training import ObservedLoss, moved_seeds, observed
 from fixtures.extras.loss.loss_difference import (
     LEAST_SEEDS,
     MOST_SEEDS,

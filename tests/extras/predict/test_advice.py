@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.extras.predict.advice import Advice, Figure, Parts, advise
-from fixtures.extras.predict.plugin import advice_lines
+from fixtures.extras.predict.plugin import Advised, advice_lines, advice_of, advice_record, figures_for
 from fixtures.extras.predict.prediction import all_reduces_of
-from fixtures.extras.predict.run_advice import Advised, advice_of, advice_record, figures_for
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, find_config
 from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world

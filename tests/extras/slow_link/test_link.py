@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from fixtures.extras.slow_link.link import BadLink, Link, parse_delay, parse_link, parse_rate
-from fixtures.extras.slow_link.rank_links import MeasuredLink
+from fixtures.extras.slow_link.starter import MeasuredLink
 
 
 @pytest.mark.parametrize(

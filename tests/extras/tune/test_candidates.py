@@ -11,9 +11,9 @@ import pytest
 from fixtures.extras.tune.battery import Battery
 from fixtures.extras.tune.candidates import DEFAULT, NAIVE, OF_SCRIPT, Allowed, Candidate, Space, limit_of, refined
 from fixtures.extras.tune.frameworks import FRAMEWORKS
+from fixtures.extras.tune.plugin import tuning_lines
 from fixtures.extras.tune.tuned import Tuned, TuningRecord, patches
 from fixtures.extras.tune.tuning import Cell
-from fixtures.extras.tune.tuning_lines import tuning_lines
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.hooks import find_hook

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.extras.whole.rank_notes import Place, RankNotes, Stack
-from fixtures.extras.whole.whole_account import WholeAccount, account_of
-from fixtures.extras.whole.whole_hours import prediction, steps_of
-from fixtures.extras.whole.whole_lines import compared, hours, sentence
+from fixtures.extras.whole.whole_account import Place, RankNotes, Stack, WholeAccount, account_of
+from fixtures.extras.whole.whole_lines import compared, hours, prediction, sentence, steps_of
 from fixtures.extras.whole.whole_request import END, TIME
 
 MAIN = Place("train.py", 10, "main", "own")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.nsys.nsys_command import profile_command, report_of
+from fixtures.extras.nsys.plugin import profile_command, report_of
 from tests.command_line import QUICK, Outcome, pytest_perf
 from tests.saved_records import Record, infos, read
 

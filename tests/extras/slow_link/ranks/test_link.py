@@ -15,7 +15,7 @@ import pytest
 
 from fixtures.extras.slow_link.link import Link
 from fixtures.extras.slow_link.link_setup import NoLink, _run
-from fixtures.extras.slow_link.rank_links import BehindLink, measure_link
+from fixtures.extras.slow_link.starter import BehindLink, measure_link
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, World
@@ -26,7 +26,7 @@ LINK = Link(bits_per_s=RATE)
 NATIVE = INTERCONNECTS["native"]
 TWO = World(backend="gloo", size=2)
 PACKAGE = "fixtures.extras.slow_link"
-IMPORTS = f"from {PACKAGE}.rank_links import measure_link; from {PACKAGE}.link import Link"
+IMPORTS = f"from {PACKAGE}.starter import measure_link; from {PACKAGE}.link import Link"
 MEASURE = f"{IMPORTS}; print(measure_link(Link(bits_per_s={RATE})).words)"
 IN_RANKS = "tests.extras.slow_link.ranks.rank_link"
 
@@ -110,7 +110,7 @@ def without_rights(*code: str) -> subprocess.CompletedProcess[str]:
 UNPRIVILEGED = """
 import json, os, subprocess, sys
 from fixtures.launch import reaper
-from fixtures.extras.slow_link.rank_links import Network
+from fixtures.extras.slow_link.starter import Network
 from tests.extras.slow_link.ranks.test_link import LINK
 
 INSIDE = '''

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.whole.rank_notes import RankNotes, read
-from fixtures.extras.whole.whole_account import WholeAccount, account_of
+from fixtures.extras.whole.whole_account import RankNotes, WholeAccount, account_of, read
 from fixtures.extras.whole.whole_request import END, TIME, WholeRequest
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.lookup import SCRIPT
