@@ -18,13 +18,13 @@ CEILINGS = {
     "machine": (7, 661),
     "trace": (7, 916),
     "launch": (15, 1573),
-    "records": (12, 1745),
+    "records": (12, 1735),
     "ranks": (37, 5069),
-    "session": (26, 3146),
+    "session": (26, 3128),
     "gradients": (20, 2424),
-    "report": (15, 1954),
+    "report": (15, 1941),
     "extras": (119, 8274),
-    "tests": (382, 19984),
+    "tests": (382, 19982),
 }
 
 

@@ -145,8 +145,8 @@ def test_settings_that_launches_do_not_decide_take_turns_with_what_they_change()
     run, requests = turns_of(plain, may, slower, of("comm_mem-bucket_25mb", 89, 91), FAR)
     assert [request.configs for request in requests] == [["bucket_25mb", "lazy_buckets-bucket_25mb"]] * 2
     (gain,) = setting_gains([plain, may], *run.turns_of_settings.values())
-    assert (gain.in_turns, gain.one_launch, gain.decided, gain.gain_percent) == (True, False, False, 0)
-    low, high = gain.interval_percent
+    assert (gain.found.design, gain.decided, gain.found.percent) == ("paired", False, 0)
+    low, high = gain.found.interval_percent
     assert low < 0 < high < 1
 
 
