@@ -1,7 +1,6 @@
 """Why an interpreter cannot run ranks, as its user reads it."""
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,19 +10,9 @@ from fixtures.launch import interpreter
 from fixtures.launch.interpreter import BadInterpreter, probe
 
 
-@pytest.mark.parametrize("named", ["venv", "venv/bin"])
-def test_a_folder_is_answered_with_the_interpreter_in_it(tmp_path: Path, named: str) -> None:
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    (tmp_path / "venv" / "bin" / "python").symlink_to(sys.executable)
-    folder = str(tmp_path / named)
-    says = f"{folder} is a folder: name the interpreter in it, {tmp_path / 'venv' / 'bin' / 'python'}"
+def test_a_folder_is_answered_with_the_interpreter_in_it(tmp_path: Path) -> None:
+    says = f"{tmp_path} is a folder: name the interpreter in it, such as {tmp_path / 'bin' / 'python'}"
     with pytest.raises(BadInterpreter, match=f"^{re.escape(says)}$"):
-        probe(folder)
-
-
-def test_a_folder_without_an_interpreter_says_what_was_looked_for(tmp_path: Path) -> None:
-    says = "is a folder without an interpreter: there is no bin/python, python, bin/python3 or python3 in it"
-    with pytest.raises(BadInterpreter, match=f"^{re.escape(f'{tmp_path} {says}')}$"):
         probe(str(tmp_path))
 
 
