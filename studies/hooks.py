@@ -14,8 +14,7 @@ from fixtures.gradients.in_rank.linear import why_not
 from fixtures.gradients.replay import path, violations
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.hook import PROMISES, Hook
 from fixtures.matrix.hooks import HOOKS, find_hook
 from fixtures.matrix.lookup import user_code

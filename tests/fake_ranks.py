@@ -30,7 +30,7 @@ from fixtures.launch.protocol import (
     WorkloadFingerprint,
     to_json,
 )
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.launch.session import environment
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.transfers import TRANSFERS

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fixtures.launch.protocol import TrainRequest, TrainResult
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.worlds import INTERCONNECTS
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.other_side import OtherSide
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import OWN, RankSets
+from fixtures.launch.rank_sets import OWN, RankSet, RankSets
 from fixtures.matrix.worlds import World
 from fixtures.records.measurement import Launch
 from fixtures.session import ab_launches

@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.gradients.cases import DDP_OPTIONS, DdpOption
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.asking import called
 
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.protocol import CanaryRequest
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.ranks.bare_operations import REPETITIONS
 from fixtures.records.baselines import recorded_canaries

@@ -7,7 +7,7 @@ import pytest
 from torch.nn.parallel import DistributedDataParallel
 
 from fixtures.launch.protocol import CannotRun
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.configs import CONFIGS, DDP_SETTINGS
 from tests.ranks.asking import called, trained
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.protocol import TrainResult
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 from fixtures.ranks.feed import loader_workers
 from fixtures.trace.breakdown import over_ranks

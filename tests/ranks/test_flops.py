@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.asking import trained
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.configs import find_config
 from fixtures.matrix.workloads import WORKLOADS
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world

@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun, InterleaveRequest
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 
 STEADY = "tests.workloads_for_tests:steady"

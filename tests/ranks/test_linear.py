@@ -6,8 +6,7 @@ import pytest
 
 from fixtures.gradients.replay import path
 from fixtures.launch.protocol import CannotRun
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.ranks.asking import called
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fixtures.launch.own_sources import content_hash
 from fixtures.launch.protocol import SourcesRequest
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 from tests.ranks import rank_environment
 from tests.ranks.asking import called

@@ -1,8 +1,7 @@
 """NCCL's log settings in ranks, and the part of the log that belongs to each group; live ranks without NCCL."""
 
 from fixtures.launch.protocol import TrainRequest
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.machine.nccl_log import Choices, fingerprint
 from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests import nccl_logs as logs

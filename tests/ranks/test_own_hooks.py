@@ -10,8 +10,7 @@ import torch
 from fixtures.gradients.replay import path, replay, violations
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun, TrainRequest, to_json
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.worlds import INTERCONNECTS, World
 from tests.ranks.asking import called
 

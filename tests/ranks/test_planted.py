@@ -1,6 +1,6 @@
 """A planted bucket reaches DDP in live ranks."""
 
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.asking import trained
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import PreflightRequest, PreflightResult, TrainRequest
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.launch.session import environment
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.session.launches import Unfit, unfit

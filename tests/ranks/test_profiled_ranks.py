@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.workloads import find_workload
 from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.trace.breakdown import Breakdown, break_down, over_ranks

@@ -20,8 +20,7 @@ from fixtures.launch import reaper
 from fixtures.launch.faults import Kind, RankFailure
 from fixtures.launch.processes import Start
 from fixtures.launch.protocol import CannotRun, TrainRequest
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.launch.session import Session
 from fixtures.matrix.config import Variables
 from fixtures.matrix.worlds import INTERCONNECTS, Interconnect, World

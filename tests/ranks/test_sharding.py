@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.protocol import CannotRun
-from fixtures.launch.rank_set import RankSet
-from fixtures.launch.rank_sets import RankSets
+from fixtures.launch.rank_sets import RankSet, RankSets
 from fixtures.matrix.configs import CONFIGS, SHARDING
 from fixtures.matrix.shardings import BY_BLOCK
 from fixtures.matrix.worlds import INTERCONNECTS, World

@@ -3,7 +3,7 @@
 import pytest
 
 from fixtures.launch.protocol import TransferRequest
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.transfers import KINDS
 from fixtures.matrix.worlds import parse_world
 

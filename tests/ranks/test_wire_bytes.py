@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.asking import called, trained
 
 MB = 2**20

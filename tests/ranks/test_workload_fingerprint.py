@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fixtures.launch.protocol import WorkloadFingerprint
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.asking import trained
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from fixtures.gradients.replay import path, violations
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 from tests.extras.hooks.broken_hooks import HIDES_NAN
 from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.launch.rank_set import RankSet
+from fixtures.launch.rank_sets import RankSet
 from tests.ranks.test_wire_bytes import GRADIENTS, wire
 
 # A byte an element and a scale a block.
