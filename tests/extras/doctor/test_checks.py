@@ -13,10 +13,10 @@ from fixtures.extras.doctor.gpu_condition import GpuCondition, pci_address
 from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
 from fixtures.extras.doctor.plugin import doctor_lines
 from fixtures.machine.cpu import HostLoad
-from fixtures.machine.gpu_links import Machine
 from fixtures.machine.gpu_state import GpuSettings, OtherProcess, Reading
+from fixtures.machine.topology import Machine
 from tests.extras.doctor.fake_host import write_host
-from tests.unit.machine.test_gpu_links import B200, H100_NVL
+from tests.unit.machine.test_topology import B200, H100_NVL
 
 CPU, LIMIT = "sys/devices/system/cpu", {"sys/fs/cgroup/memory.max": "4000000000"}
 LIMITS = "proc/self/limits"

@@ -22,8 +22,8 @@ from fixtures.extras.first_run.expectations import (
 from fixtures.extras.first_run.facts import FirstRun, Limitation, limitations
 from fixtures.extras.first_run.plugin import first_run_lines
 from fixtures.machine.cpu import HostLoad
-from fixtures.machine.gpu_links import Topology
 from fixtures.machine.gpu_state import GpuWarning
+from fixtures.machine.topology import Topology
 from fixtures.records.schema import CanariesRecord, EnvironmentRecord, TestRecord, TimesRecord
 from tests.builders import TRAINED
 

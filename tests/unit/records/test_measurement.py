@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.launch.protocol import WorkloadFingerprint
-from fixtures.machine.gpu_links import limit_gb_per_s
 from fixtures.machine.nccl_log import Fingerprint
+from fixtures.machine.topology import limit_gb_per_s
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.records.measurement import Launch, Measurement, TimedLaunch, Transfers, mfu_percent, peak_flops_per_s

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fixtures.machine.cpu import HostLoad
-from fixtures.machine.gpu_links import Topology
 from fixtures.machine.gpu_state import LaunchState, OtherProcess, Reading
 from fixtures.machine.nccl_log import Fingerprint
+from fixtures.machine.topology import Topology
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.transfers import HOST
 from fixtures.records.baselines import Priors, Recorded, recorded_canaries

@@ -6,19 +6,24 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from fixtures.machine.gpu_links import (
+from fixtures.machine.topology import (
     Arithmetic,
     Device,
     Machine,
+    UnusableGpus,
     bits,
     crossed,
+    gpus,
     header_lines,
     host_link_gb_per_s,
+    means_no_gpu,
+    nvml,
     pcie_gb_per_s,
     peak_flops,
+    query,
     read_machine,
+    unsupported_gpus,
 )
-from fixtures.machine.topology import UnusableGpus, gpus, means_no_gpu, nvml, query, unsupported_gpus
 from fixtures.matrix.recorded import json_of
 
 # `nvidia-smi topo -m` and `nvidia-smi nvlink -s` in github.com/NVIDIA/nccl/issues/1608: two GPUs joined by a bridge,
