@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 NAME = re.compile(r"(?<![\w.])fixtures(?=\.\w|/\w| import\b)|(?<=-m )fixtures\b")
 # Python, and what the page of --report is made of.
 CARRIED = (".py", ".jinja", ".css", ".js")
-# A search path's entry with this package alone, for the interpreter of --against (launch/interpreter.py).
+# A search path's entry with this package alone, for the interpreter of --against (launch/other_side.py).
 ALONE = '''"""The package in the folder above, without the packages next to it."""
 from pathlib import Path
 _HOME = Path(__file__).parents[2]

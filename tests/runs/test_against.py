@@ -191,7 +191,7 @@ def test_a_build_that_cannot_load_the_workload_is_reported_before_anything_is_me
 
 def test_nothing_is_left_of_the_revisions_files_when_pytest_is_killed(repository: Path) -> None:
     waiting = (
-        "import time; from fixtures.launch.interpreter import OwnCode\n"
+        "import time; from fixtures.launch.other_side import OwnCode\n"
         "from fixtures.launch.other_side import find_revision, checked_out\n"
         "revision = find_revision('HEAD', OwnCode(workloads=('my_job.training:workload',)))\n"
         "with checked_out(revision) as there: print(there.files['my_job.training'], flush=True); time.sleep(60)"

@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch.interpreter import BadInterpreter, OwnCode
-from fixtures.launch.other_side import Revision, _moved, check_module, checked_out, find_revision
+from fixtures.launch.other_side import (
+    BadInterpreter,
+    OwnCode,
+    Revision,
+    _moved,
+    check_module,
+    checked_out,
+    find_revision,
+)
 
 
 @pytest.fixture

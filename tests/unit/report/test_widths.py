@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch.interpreter import Interpreter
+from fixtures.launch.other_side import Interpreter
 from fixtures.machine.gpu_state import LaunchState, Reading
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.plain_text import WIDTH

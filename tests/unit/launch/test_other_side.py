@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch import interpreter
-from fixtures.launch.interpreter import BadInterpreter, probe
+from fixtures.launch import other_side
+from fixtures.launch.other_side import BadInterpreter, probe
 
 
 def test_a_folder_is_answered_with_the_interpreter_in_it(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_how_an_interpreter_ended_is_reported(script: Callable[[str], str], text
 def test_an_interpreter_that_takes_too_long_is_reported(
     script: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(interpreter, "_PROBE_TIMEOUT_S", 2)
+    monkeypatch.setattr(other_side, "_PROBE_TIMEOUT_S", 2)
     python = script("#!/bin/sh\necho waiting for the disk >&2; exec sleep 1000")
     with pytest.raises(BadInterpreter, match=r"had not imported torch after 2 s: waiting for the disk$"):
         probe(python)
