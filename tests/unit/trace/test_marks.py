@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures.trace.breakdown import break_down
-from fixtures.trace.steps import DEFAULT_MARKS, Marks
-from fixtures.trace.timeline import BadTrace, HostInterval, Timeline
+from fixtures.trace.timeline import DEFAULT_MARKS, BadTrace, HostInterval, Marks, Timeline
 from tests.recordings import GEMM, Recording, timelines
 
 
