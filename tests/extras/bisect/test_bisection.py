@@ -154,12 +154,6 @@ def test_the_posterior_is_the_prior_without_a_comparison_and_one_disturbed_pair_
     assert posterior([one], commits=8).none > SURE_COMMIT
 
 
-@pytest.mark.parametrize("one", [(3, 3), (-1, 2), (0, 9)])
-def test_a_comparison_outside_the_history_is_refused(one: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="of 8"):
-        posterior([Comparison(older=one[0], newer=one[1], differences=(0.1,))], commits=8)
-
-
 def test_skipped_commits_are_with_the_next_one_that_runs() -> None:
     assert groups(5, frozenset({2, 3})) == [range(1, 2), range(2, 5), range(5, 6)]
 

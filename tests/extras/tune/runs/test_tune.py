@@ -96,12 +96,7 @@ def test_the_end_says_what_to_paste(tuned: tuple[Outcome, dict[str, Any]]) -> No
     assert 'os.environ["NCCL_MAX_CTAS"] = "8"' in "\n".join(tuning["patches"]["lightning"])
 
 
-def test_the_first_line_is_the_plan_and_each_pass_reports_the_best_so_far(tuned: tuple[Outcome, Any]) -> None:
-    assert re.search(
-        r"6 minutes allow about \d+ launches of \d+\.\d s\. The first \d+ candidates take turns\. About 42 launches "
-        r"are kept for the final comparison; further candidates around the best take the rest",
-        tuned[0].unwrapped,
-    )
+def test_each_better_config_is_reported_and_ranks_that_start(tuned: tuple[Outcome, Any]) -> None:
     assert re.search(r"\d configs: bucket_\d+mb +\d+\.\d\d ms/step \(\+\d+\.\d % over ddp_default\)", tuned[0].output)
     told = [line for line in tuned[0].output.splitlines() if line.startswith("steady 4gpu, ")]
     assert all(
@@ -144,7 +139,7 @@ def test_a_script_is_searched_with_what_it_can_run_against_itself(tmp_path: Path
     assert "over_naive" not in tuning
     assert tuning["samples_per_s"] == pytest.approx(4 * 2 / tuning["step_s"])
     assert tuning["patches"].keys() == {"script"}
-    assert "20 minutes allow about" in outcome.unwrapped
+    assert tuning["limit_s"] == 20 * 60
 
 
 @pytest.mark.skipif("promote" not in EXTRAS, reason="the extra promote was deleted")
