@@ -19,7 +19,7 @@ CEILINGS = {
     "trace": (6, 905),
     "launch": (12, 1535),
     "records": (12, 1733),
-    "ranks": (36, 4994),
+    "ranks": (35, 4974),
     "session": (26, 3117),
     "gradients": (20, 2422),
     "report": (15, 1941),
