@@ -42,13 +42,13 @@ def since(record: Path, nights: Path | None) -> dict[str, str]:
     if nights is None:
         return {}
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from fixtures.records.history import failing_since, read_runs
+    from fixtures.records.history import failing_since, read_stored
 
-    runs, left_out = read_runs([nights, record])
+    stored, left_out = read_stored([nights, record])
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     until = datetime.fromisoformat(json.loads(record.read_text())["finished"])
-    return {failing.test: str(failing) for failing in failing_since(runs, until=until)}
+    return {test: said for (_, test), said in failing_since(stored, until).items()}
 
 
 def report(record: Record, failing: dict[str, str]) -> str:

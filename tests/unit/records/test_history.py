@@ -1,21 +1,25 @@
 """Since which record a test fails without a break."""
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from fixtures.records.history import failing_since, read_runs
+from fixtures.records.history import failing_since, read_stored
 from fixtures.stats.decision import run_test_id
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write
 
 SLOWER = {"verdict": {"word": "slower"}}
 ELSEWHERE = "2x-nvidia-h100-nv18"
+END = datetime.max.replace(tzinfo=UTC)
 
 
 def found(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
     """Instance and test -> day of September of the first record, number of nights."""
-    runs, _ = read_runs([folder])
-    return {(one.instance, one.test): (one.first.finished.day, one.nights) for one in failing_since(runs)}
+    since = re.compile(r"failing since record \d+ of 2026-09-(\d+), commit \w+, (\d+) nights?")
+    failing = failing_since(read_stored([folder])[0], END)
+    return {test: (int(day), int(nights)) for test, said in failing.items() for day, nights in since.findall(said)}
 
 
 def test_a_night_that_passes_is_a_break(tmp_path: Path) -> None:
@@ -45,14 +49,14 @@ def test_the_whole_run_fails_as_a_test_does(tmp_path: Path) -> None:
 def test_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     record = night(0, benchmark(DDP, 0.1, **SLOWER))
     files = [write(tmp_path / folder, 0, record) for folder in ("nights", "baselines")]
-    (one,) = failing_since(read_runs(files)[0])
-    assert str(one) == "failing since record 000 of 2026-09-01, commit 0123456789ab, 1 night"
+    (said,) = failing_since(read_stored(files)[0], END).values()
+    assert said == "failing since record 000 of 2026-09-01, commit 0123456789ab, 1 night"
 
 
 def test_what_is_no_record_is_left_out_with_the_reason(tmp_path: Path) -> None:
     file = write(tmp_path, 0, "{")
-    runs, left_out = read_runs([file])
-    assert runs == []
+    stored, left_out = read_stored([file])
+    assert stored == []
     assert left_out[0].startswith(f"{file}: ")
     with pytest.raises(FileNotFoundError):
-        read_runs([tmp_path / "nowhere"])
+        read_stored([tmp_path / "nowhere"])
