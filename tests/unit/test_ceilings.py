@@ -18,12 +18,12 @@ CEILINGS = {
     "machine": (6, 649),
     "trace": (6, 905),
     "launch": (12, 1535),
-    "records": (12, 1733),
+    "records": (12, 1720),
     "ranks": (35, 4974),
     "session": (26, 3117),
     "gradients": (20, 2422),
-    "report": (15, 1941),
-    "extras": (119, 8219),
+    "report": (14, 1931),
+    "extras": (119, 8213),
     "tests": (380, 19935),
 }
 

@@ -3,8 +3,7 @@
 from typing import Literal
 
 from fixtures.matrix.plain_text import WIDTH
-from fixtures.report.columns import Column, legend, table
-from fixtures.report.paragraphs import Colour, wrapped
+from fixtures.report.columns import Colour, Column, legend, table, wrapped
 
 NAME: Column[dict[str, object]] = Column("name", lambda row: row["name"])
 MS: Column[dict[str, object]] = Column("step", lambda row: row.get("ms"), "ms", ".2f", "mean over the steps.")

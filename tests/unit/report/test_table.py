@@ -15,8 +15,8 @@ from fixtures.matrix.worlds import parse_world
 from fixtures.records.measurement import Measurement
 from fixtures.records.schema import Reason
 from fixtures.report.card import Finding, card_of
+from fixtures.report.columns import Coloured
 from fixtures.report.next_command import command_again, program_as_typed, recording_command
-from fixtures.report.paragraphs import Coloured
 from fixtures.report.table import report_lines
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
