@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -187,6 +188,16 @@ def test_a_rank_that_evaluates_has_skipped_no_batch(run: Run, script: Callable[.
     )
     first, _ = run(script(before, step), check_gradients=True)
     assert not [line for line in first.remarks if "less than others" in line]
+
+
+def test_a_rank_without_batches_under_join_is_named(run: Run, script: Callable[..., Path]) -> None:
+    step = f"with Join([m]):\n  for i in range(4 if rank else 50):\n{indent(STEP, '    ')}"
+    before = PLAIN + "from torch.distributed.algorithms.join import Join\n"
+    with pytest.raises(RankFailure, match=r"rank 1 of train.py had no more batches under its Join 1 after 4 optimizer"):
+        run(script(before, step), check_gradients=True)
+    step = step.replace("4 if rank else 50", "5")
+    first, _ = run(script(before, step), check_gradients=True)
+    assert first.gradient_lossless
 
 
 def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[..., Path]) -> None:

@@ -13,7 +13,7 @@ KEEPS = f"import threading, time, functools, gc\nfrom torch.utils.data import Da
 
 
 def kept_by(run: Run, path: Path) -> list[Kept]:
-    found = [one.kept for one in run(path, watch_s=0.5, steps=20)]
+    found = [one.kept for one in run(path, watch_s=0.5, steps=20, kept=None)]
     assert None not in found
     return found[0] or []
 

@@ -18,7 +18,7 @@ WORK = "for _ in range(3000): x.mul(0.99)"
 
 
 def limit_of(run: Run, path: Path) -> StepLimit:
-    results = run(path, watch_s=1.0, profile=8)
+    results = run(path, watch_s=1.0, profile=8, steps=20)
     hosts = [one.host_time for one in results if one.host_time is not None]
     breakdown = over_ranks([one.breakdown for one in results if one.breakdown is not None])
     # Of the same steps: whether the machine is as fast as before is not the question here.
@@ -43,11 +43,12 @@ ACCUMULATES = (
 )
 COLLATES = """
 def collate(samples):
-    time.sleep(0.05)
+    time.sleep(0.2)
     return torch.utils.data.default_collate(samples)
 """
+# Each fourth step waits for the four.
 WORKERS = (
-    "batches = iter(torch.utils.data.DataLoader([(torch.ones(64), 1)] * 10_000, 32, num_workers=1, collate_fn=collate))"
+    "batches = iter(torch.utils.data.DataLoader([(torch.ones(64), 1)] * 10_000, 32, num_workers=4, collate_fn=collate))"
 )
 
 

@@ -75,9 +75,16 @@ def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) 
     assert re.search(r"a launch takes \d+\.\d s, and 1 start of ranks \d+ s\b(?! each)", again.unwrapped)
 
 
-def test_a_quick_answer_takes_one_start(storage: Path) -> None:
+def test_a_quick_answer_takes_one_start_and_misses_no_test_without_a_script(recorded: Outcome, storage: Path) -> None:
     """A script that trains long enough for the turns; another one is started for each config."""
+    file = next(storage.rglob("*.json"))
+    record = json.loads(file.read_text())
+    first, test = record["benchmarks"][0], "test_collectives[2cpu-all_reduce_1mb]"
+    transfer = first["extra_info"] | {"workload": "all_reduce"}
+    other = first | {"name": test, "fullname": f"perf/test_collectives.py::{test}", "extra_info": transfer}
+    file.write_text(json.dumps(record | {"benchmarks": [*record["benchmarks"], other]}))
     found = live_perf(storage, "perf", f"--script={SCRIPTS / 'plain.py'}", "--quick").exits(0)
+    assert "all_reduce_1mb" not in found.output
     assert "no_comm] skipped: measured in turns with as_written, see its row as_written-no_comm" in found.unwrapped
     assert "1 passed, 2 skipped" in found.output
     assert re.search(r"^as_written-bf16 .* not compared .* reference$", found.output, re.MULTILINE)

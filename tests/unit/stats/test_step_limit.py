@@ -69,6 +69,8 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
         (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
         # Launch, wait, launch.
         (on_gpu(HOST, {"compute": 81, "idle": 19}, host_waits_ms=60), "synchronisation", 19),
+        # The host waits for its loader, and then for the device.
+        (on_gpu({"loader": 45, "own": 30, "forward": 25}, {"compute": 50, "idle": 50}, host_waits_ms=25), "loader", 50),
         # The device has no slack.
         (on_gpu(HOST, {"compute": 91, "idle": 9}), "compute", 91),
         (on_gpu(HOST, {"compute": 54, "transfer": 46}), "transfer", 46),
