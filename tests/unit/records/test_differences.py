@@ -1,11 +1,13 @@
 """The cause of a slower config, from its record and this run."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fixtures.records.baselines import Recorded
-from fixtures.records.differences import REMEDIES, Snapshot, cause, differences, in_no_record
+from fixtures.records.differences import REMEDIES, Snapshot, cause, differences, in_no_record, variables_to_try
+from fixtures.records.schema import UNKNOWN
 from fixtures.session.measure import cause_since
 from tests.builders import snapshot
 
@@ -332,6 +334,28 @@ def test_a_host_that_limits_the_step_now_is_a_suspect_and_a_cause() -> None:
     assert in_no_record([night(None)], night(0.1)) == []
     assert "the host launches 0.1 ms ahead of the GPU, was 30 ms" in cause(night(30), night(0.1))
     assert "the host" not in cause(night(0.2), night(0.1)) + cause(night(None), night(0.1))
+
+
+def test_variables_to_try_are_those_of_the_step_that_a_command_can_give() -> None:
+    """Not of an image, of a log, of a secret, nor what a record of anybody's has for a name or a value."""
+    then = replace(
+        UNKNOWN,
+        variables={
+            "NCCL_ALGO": "Tree",
+            "NCCL_PROTO": "LL",
+            "NCCL_VERSION": "2.27",
+            "TORCH_LOGS": "+dynamo",
+            "NCCL_API_TOKEN": "(not recorded)",
+            "NCCL_X; reboot": "1",
+            "NCCL_BUFFSIZE": "1\x1b[2J",
+        },
+    )
+    today = replace(UNKNOWN, variables={"NCCL_ALGO": "Ring", "NCCL_MAX_CTAS": "4", "NCCL_VERSION": "2.28"})
+    assert variables_to_try(then, today) == {
+        "NCCL_ALGO": ("Tree", "Ring"),
+        "NCCL_MAX_CTAS": (None, "4"),
+        "NCCL_PROTO": ("LL", None),
+    }
 
 
 def test_another_number_of_threads_is_a_suspect_and_a_difference() -> None:
