@@ -125,6 +125,9 @@ def test_gloo_takes_the_interface_of_the_address_unless_the_variable_names_one(
 # The variables that name network devices, against folders laid out as /sys/class
 
 
+_ROCE_GIDS = {0: "fe80:0000:0000:0000:ae1f:6bff:fe00:1234", 3: "0000:0000:0000:0000:0000:ffff:0a00:0001"}
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """A machine with lo, eth0, eth1 and ib0; InfiniBand at mlx5_0 to mlx5_2, mlx5_2 down, and RoCE at mlx5_10."""
@@ -138,9 +141,12 @@ def machine(tmp_path: Path) -> Path:
         ("mlx5_10", "Ethernet", "4: ACTIVE", "100 Gb/sec (4X EDR)"),
     ):
         port = tmp_path / "infiniband" / device / "ports" / "1"
-        port.mkdir(parents=True)
+        (port / "gids").mkdir(parents=True)
         for file, text in (("link_layer", link), ("state", state), ("rate", rate)):
             (port / file).write_text(f"{text}\n")
+        for index in range(4):
+            gid = _ROCE_GIDS.get(index) if link == "Ethernet" else "fe80::1" if index == 0 else None
+            (port / "gids" / str(index)).write_text(f"{gid or '0000:0000:0000:0000:0000:0000:0000:0000'}\n")
     return tmp_path
 
 
@@ -161,6 +167,8 @@ def test_ports_are_read_in_the_order_of_their_numbers(machine: Path) -> None:
         {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_10"},
         {"NCCL_IB_HCA": "^mlx5_2,mlx4_0"},
         {"NCCL_IB_HCA": "mlx4_0", "NCCL_IB_DISABLE": "1"},
+        {"NCCL_IB_GID_INDEX": "3", "NCCL_IB_HCA": "mlx5_10"},
+        {"NCCL_IB_GID_INDEX": "-1"},
         {"NCCL_SOCKET_IFNAME": "eth"},
         {"NCCL_SOCKET_IFNAME": "^lo,docker"},
         {"NCCL_NET": "Socket"},
@@ -170,6 +178,9 @@ def test_ports_are_read_in_the_order_of_their_numbers(machine: Path) -> None:
         {"NCCL_IB_HCA": "="},  # no name: every device, as without the variable
         {"NCCL_IB_HCA": "mlx5_0:1:0:0"},  # with rail and plane
         {"NCCL_IB_HCA": "mlx5_0:,mlx5_1"},
+        {"NCCL_IB_GID_INDEX": "0x3"},
+        {"NCCL_IB_GID_INDEX": "-2"},
+        {"NCCL_IB_GID_INDEX": "7", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"},  # InfiniBand needs no GID
         {"NCCL_SOCKET_IFNAME": "^lo"},
         {"NCCL_SOCKET_IFNAME": "=eth0"},
         {"NCCL_SOCKET_IFNAME": "eth0:1"},
@@ -197,6 +208,9 @@ def test_names_of_devices_that_are_there_pass(variables: dict[str, str], machine
         ({"NCCL_IB_HCA": "mlx5_0:x"}, "no RDMA port is called mlx5_0:x;"),
         ({"NCCL_IB_HCA": "mlx5_0 mlx5_1"}, "no RDMA port is called mlx5_0 mlx5_1;"),
         ({"NCCL_IB_HCA": "mlx5_0,mlx5_2"}, "mlx5_2 is not active, so NCCL would leave it out; see ibstat"),
+        ({"NCCL_IB_GID_INDEX": "2"}, "port mlx5_10:1 has no GID 2, but 0, 3"),
+        ({"NCCL_IB_GID_INDEX": "99"}, "port mlx5_10:1 has no GID 99, but 0, 3"),
+        ({"NCCL_IB_GID_INDEX": "two"}, "NCCL_IB_GID_INDEX=two is not an index"),
         (
             {"NCCL_SOCKET_IFNAME": "eth0,ens5"},
             "NCCL_SOCKET_IFNAME=eth0,ens5: no interface is called ens5; this machine has eth0, eth1, ib0, lo",
@@ -259,7 +273,7 @@ def test_the_link_of_efa_is_no_roce_and_needs_a_plugin(tmp_path: Path) -> None:
     for file, text in (("link_layer", "Unknown"), ("state", "4: ACTIVE"), ("rate", "100 Gb/sec (4X EDR)")):
         (device / "ports" / "1" / file).write_text(f"{text}\n")
     assert network_name({}, "nccl", sys_class=tmp_path) == "efa-1x100gbit"
-    check({"NCCL_NET": "AWS Libfabric"}, "nccl", machines=2, sys_class=tmp_path)
+    check({"NCCL_NET": "AWS Libfabric", "NCCL_IB_GID_INDEX": "3"}, "nccl", machines=2, sys_class=tmp_path)
     with pytest.raises(BadNetwork, match=r"rdmap0s6:1 is EFA, which NCCL uses with a plugin only$"):
         check_rdma({}, sys_class=tmp_path)
 
