@@ -49,13 +49,14 @@ ONE_RANK = "import pytest\npytestmark = pytest.mark.parametrize('world', ['1cpu'
 # As tests/quiet_machine.py: a busy machine must neither keep the record out of the baselines nor explain a slowdown.
 QUIET = """
 from ddp_perf.machine import cpu
-from ddp_perf.records import config_comparison, disturbance
+from ddp_perf.records import config_comparison
+from ddp_perf.session import run_record
 from ddp_perf.stats import decision
 
 cpu.BUSY_SHARE = config_comparison.NOISY_PERCENT = float("inf")
 decision.OTHER_WORK_SHARE = float("inf")
 decision.excusable = lambda *_: False
-disturbance.MIN_JUMP_PERCENT = disturbance.MIN_HOST_JUMP_PERCENT = float("inf")
+run_record.MIN_JUMP_PERCENT = run_record.MIN_HOST_JUMP_PERCENT = float("inf")
 """
 
 
