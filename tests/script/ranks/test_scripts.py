@@ -94,10 +94,11 @@ def test_gradients_that_are_not_finite_are_no_proof_of_a_hook(run: Run, written:
         run(script, "bf16", check_gradients=True)
 
 
-def test_a_training_of_fsdp2_that_is_not_finite_is_refused(run: Run, written: Callable[..., Path]) -> None:
+def test_of_a_training_of_fsdp2_that_is_not_finite_nothing_is_compared(run: Run, written: Callable[..., Path]) -> None:
     script = written((SCRIPTS / "with_fsdp2.py").read_text().replace("lr=1e-3", "lr=float('inf')"))
-    with pytest.raises(RankFailure, match=r"parameters of train.py are not finite after \d+ steps"):
-        run(script, check_gradients=True)
+    first, _ = run(script, check_gradients=True)
+    (line,) = (line for line in first.remarks if "not finite" in line)
+    assert line.endswith(" steps: neither ranks nor clipping are compared")
 
 
 def test_single_has_no_launcher(run: Run) -> None:
