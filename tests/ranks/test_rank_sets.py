@@ -227,8 +227,10 @@ def test_the_store_of_a_world_that_was_left_is_removed(ranks: RankSet, session: 
         assert len(list(rank_folder.glob("store-*"))) == 1
 
 
-def test_a_large_answer_arrives_whole(ranks: RankSet) -> None:
+def test_a_large_answer_arrives_whole_and_a_world_larger_than_the_set_is_refused(ranks: RankSet) -> None:
     assert run(ranks, TWO, "five_megabytes") == ["0" * 5_000_000, "1" * 5_000_000]
+    with pytest.raises(ValueError, match="4cpu needs 4 ranks, this set has 2"):
+        run(ranks, World(backend="gloo", size=4), "total")
 
 
 def test_a_config_that_does_not_support_the_workload_is_refused_by_ranks_that_live_on(two_ranks: RankSets) -> None:

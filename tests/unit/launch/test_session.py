@@ -18,9 +18,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(session, "_NEEDED_BYTES", 10**18)
     with pytest.raises(BadTemporaryFolder, match=r"cannot be used: [\d.]+ MB are free, a run needs 1000000000000 MB; "):
+        Session()
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/\udcff")
+    with pytest.raises(BadTemporaryFolder, match=r"^the temporary folder /tmp/\\udcff cannot be used: its name is not"):
         Session()
 
 
