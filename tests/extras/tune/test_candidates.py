@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 import pytest
 
-from fixtures.extras.tune.battery import Battery
 from fixtures.extras.tune.candidates import DEFAULT, NAIVE, OF_SCRIPT, Allowed, Candidate, Space, limit_of, refined
-from fixtures.extras.tune.frameworks import FRAMEWORKS
-from fixtures.extras.tune.plugin import tuning_lines
-from fixtures.extras.tune.tuned import Tuned, TuningRecord, patches
+from fixtures.extras.tune.plugin import Battery, tuning_lines
+from fixtures.extras.tune.tuned import FRAMEWORKS, Tuned, TuningRecord, patches
 from fixtures.extras.tune.tuning import Cell
 from fixtures.matrix.config import Config
 from fixtures.matrix.configs import CONFIGS, find_config
