@@ -14,7 +14,7 @@ from random import Random
 from statistics import median, quantiles
 from textwrap import wrap
 
-from fixtures.extras.backtest.replays import Replayed, Rule, backtest_of
+from fixtures.extras.backtest.command import Replayed, Rule, backtest_of
 from fixtures.records.baselines import History, history_of, instances_of, read_records, spreads_of
 from fixtures.records.schema import FullRecord
 from fixtures.stats.prior import FittedPrior, Kind, fit_all

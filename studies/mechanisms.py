@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from fixtures.extras.backtest.replays import Replay, Rule, backtest_of
+from fixtures.extras.backtest.command import Replay, Rule, backtest_of
 from fixtures.matrix.configs import CONFIGS
 from fixtures.records.baselines import History, LaunchTimes, history_of
 from fixtures.records.config_comparison import best_of, by_table, disturbance_of
@@ -191,8 +191,8 @@ def _wide(_: Any, launches: Sequence[float], records: Sequence[Sequence[float]],
 # Name -> its place in ``backtest``, and what stands there without it.
 ON_RECORDS: dict[str, tuple[str, Any]] = {
     "the fitted prior": ("fixtures.records.baselines.Priors.prior", _wide),
-    "the run scale": ("fixtures.extras.backtest.replays.run_scale", lambda changes, faster=False: 1.0),
-    "the common shift": ("fixtures.extras.backtest.replays.common_shift", lambda *_, **__: None),
+    "the run scale": ("fixtures.extras.backtest.command.run_scale", lambda changes, faster=False: 1.0),
+    "the common shift": ("fixtures.extras.backtest.command.common_shift", lambda *_, **__: None),
 }
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from fixtures.extras.predict.advice import Figure, Parts, change_to, prediction
+from fixtures.extras.predict.plugin import Figure, Parts, change_to, prediction
 from fixtures.extras.predict.prediction import (
     ASSUMED,
     CannotPredict,
@@ -25,9 +25,9 @@ from fixtures.extras.predict.prediction import (
     cluster_of,
     copied_gb_per_s,
     measured_parts,
+    predict,
     read_measured,
 )
-from fixtures.extras.predict.step_model import predict
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.records.schema import FullRecord
 from fixtures.stats.latency_bandwidth import line_through

@@ -22,10 +22,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fixtures.extras.predict.prediction import ASSUMED, Measured, measured_parts
-from fixtures.extras.predict.step_model import Cluster, all_reduce_s, fit_rest, predict
-from fixtures.extras.predict.step_model import Link as NetworkLink
-from fixtures.extras.slow_link.link import Link, parse_rate
+from fixtures.extras.predict.prediction import (
+    ASSUMED,
+    Cluster,
+    Measured,
+    all_reduce_s,
+    fit_rest,
+    measured_parts,
+    predict,
+)
+from fixtures.extras.predict.prediction import Link as NetworkLink
+from fixtures.extras.slow_link.options import Link, parse_rate
 from fixtures.extras.slow_link.starter import BehindLink, MeasuredLink, measure_link
 from fixtures.launch.protocol import TrainRequest, TransferRequest
 from fixtures.launch.rank_sets import RankSets

@@ -212,7 +212,7 @@ ANSWERS: dict[str, Answer] = {
     InterleaveRequest.function: _interleave,
     SoftwareRequest.function: _describe,
     SourcesRequest.function: lambda world, rank, arguments: {},
-    "fixtures.extras.loss.in_rank.small_problem_training:train_small_problem": _train_small,
+    "fixtures.extras.loss.in_rank.loss_training:train_small_problem": _train_small,
     PreflightRequest.function: lambda world, rank, arguments: _preflight(arguments["workload"]),
 }
 

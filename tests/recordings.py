@@ -202,6 +202,6 @@ def timelines(file: Path) -> list[Timeline]:
     """Those of a trace, or of an export of nsys, for which an extra has the reader."""
     if file.suffix != ".sqlite":
         return [read_chrome(file)]
-    reader = pytest.importorskip("fixtures.extras.explain.nsys_exports", reason="the extra explain was deleted")
+    reader = pytest.importorskip("fixtures.extras.explain.command", reason="the extra explain was deleted")
     read: list[Timeline] = reader.read_sqlite(file)
     return read

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from fixtures.extras.backtest.replays import Rule, backtest_of
+from fixtures.extras.backtest.command import Rule, backtest_of
 from fixtures.records.baselines import Priors, history_of, spreads_of
 from fixtures.stats.fitted_prior import SHIPPED
 from studies.fitted_prior import cuts, fitted_to, read_storage, text_of, thresholds

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.backtest.command import backtest_lines, summary
-from fixtures.extras.backtest.replays import Backtest, Rule, backtest
+from fixtures.extras.backtest.command import Backtest, Rule, backtest, backtest_lines, summary
 from tests.command_line import command_here, refused
 
 BASELINES = Path(__file__).parents[3] / "baselines"

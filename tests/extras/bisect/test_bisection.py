@@ -12,10 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.extras.bisect import measuring
+from fixtures.extras.bisect import command
 from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
-from fixtures.extras.bisect.command import _search, chosen
-from fixtures.extras.bisect.measuring import BadHistory, Commit, commits_between, releases_between, releases_of
+from fixtures.extras.bisect.command import (
+    BadHistory,
+    Commit,
+    _search,
+    chosen,
+    commits_between,
+    releases_between,
+    releases_of,
+)
 from fixtures.report.commands import PERF
 from fixtures.trace.profile import Work
 from studies.bisection import measured_pairs
@@ -328,7 +335,7 @@ def test_releases_are_those_that_pip_finds(tmp_path: Path, monkeypatch: pytest.M
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pip would list."""
-    monkeypatch.setattr(measuring, "releases_of", lambda package: VERSIONS)
+    monkeypatch.setattr(command, "releases_of", lambda package: VERSIONS)
 
 
 @pytest.mark.usefixtures("listed")
@@ -360,7 +367,7 @@ def test_releases_that_are_not_there_are_named(good: str, bad: str, says: str) -
 INTERRUPTED_AFTER_THE_FORK = """
 import os, signal, sys
 from pathlib import Path
-from fixtures.extras.bisect.measuring import _run
+from fixtures.extras.bisect.command import _run
 
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
 try:

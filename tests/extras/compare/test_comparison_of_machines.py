@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fixtures.extras.compare.command import comparison_lines
-from fixtures.extras.compare.comparison_of_machines import Devices, MachineComparison, Row, compare
-from fixtures.extras.compare.machine_speeds import read_machines
-from fixtures.extras.compare.speed_ratio import Estimate, estimate, ratio
+from fixtures.extras.compare.command import Devices, MachineComparison, Row, compare, comparison_lines
+from fixtures.extras.compare.machine_speeds import Estimate, estimate, ratio, read_machines
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import BadRecord, read_record

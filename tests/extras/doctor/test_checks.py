@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from fixtures.extras.doctor.findings import Check, Fact, Grade, findings
-from fixtures.extras.doctor.gpu_checks import GPU_CHECKS, GpuMachine, read_gpu_machine
-from fixtures.extras.doctor.gpu_condition import GpuCondition, pci_address
-from fixtures.extras.doctor.host_checks import HOST_CHECKS, Host, parsed_ranges, this_host
+from fixtures.extras.doctor.gpu_checks import GPU_CHECKS, GpuCondition, GpuMachine, pci_address, read_gpu_machine
+from fixtures.extras.doctor.host_checks import HOST_CHECKS, Check, Fact, Grade, Host, findings, parsed_ranges, this_host
 from fixtures.extras.doctor.plugin import doctor_lines
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import GpuSettings, OtherProcess, Reading

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.extras.explain.recordings import read, read_chrome
+from fixtures.extras.explain.command import read, read_chrome
 from fixtures.trace.breakdown import break_down
 from fixtures.trace.timeline import BadTrace
 from tests.recordings import Recording, ddp_steps, sqlite
@@ -198,7 +198,7 @@ def test_an_export_that_hangs_or_fails_is_reported(
     body: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_nsys(tmp_path, body, monkeypatch)
-    monkeypatch.setattr("fixtures.extras.explain.nsys_exports._EXPORT_TIMEOUT_S", 0.2 if "sleep" in body else 60)
+    monkeypatch.setattr("fixtures.extras.explain.command._EXPORT_TIMEOUT_S", 0.2 if "sleep" in body else 60)
     assert error(written(tmp_path / "run.nsys-rep", b"NVIDIA report")) == f"nsys export of run.nsys-rep {says}"
 
 

@@ -19,8 +19,7 @@ from fixtures.extras.first_run.expectations import (
     quantities,
     read_population,
 )
-from fixtures.extras.first_run.facts import FirstRun, Limitation, limitations
-from fixtures.extras.first_run.plugin import first_run_lines
+from fixtures.extras.first_run.plugin import FirstRun, Limitation, first_run_lines, limitations
 from fixtures.machine.cpu import HostLoad
 from fixtures.machine.gpu_state import GpuWarning
 from fixtures.machine.topology import Topology

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import DistributedSampler
 
 from fixtures.extras.loss.in_rank.loss_training import ObservedLoss, moved_seeds, observed
-from fixtures.extras.loss.loss_difference import (
+from fixtures.extras.loss.plugin import (
     LEAST_SEEDS,
     MOST_SEEDS,
     between_seeds,

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from fixtures.extras.page.merged_trace import StepOfRanks, step_of_ranks
-from fixtures.extras.page.page_report import PageReport, nights_until
+from fixtures.extras.page.page_report import PageReport, StepOfRanks, nights_until, step_of_ranks
 from fixtures.records.files import checked
 from tests.recordings import ddp_steps, read_chrome
 from tests.run_reports import BASELINES

@@ -12,13 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from plotly.graph_objects import Figure
 
-from fixtures.extras.page.charts import charts_of
-from fixtures.extras.page.charts.lossy_configs import pareto_front
-from fixtures.extras.page.charts.step_times import launches_ms
+from fixtures.extras.page.charts import charts_of, launches_ms, pareto_front
 from fixtures.extras.page.figure import Chart
-from fixtures.extras.page.merged_trace import StepOfRanks, merge_step, step_of_ranks
 from fixtures.extras.page.page import page
-from fixtures.extras.page.page_report import PageReport, nights_until
+from fixtures.extras.page.page_report import PageReport, StepOfRanks, merge_step, nights_until, step_of_ranks
 from fixtures.extras.page.summary import card_svg, summary
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked

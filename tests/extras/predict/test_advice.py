@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.extras.predict.advice import Advice, Figure, Parts, advise
-from fixtures.extras.predict.plugin import Advised, advice_lines, advice_of, advice_record, figures_for
+from fixtures.extras.predict.plugin import (
+    Advice,
+    Advised,
+    Figure,
+    Parts,
+    advice_lines,
+    advice_of,
+    advice_record,
+    advise,
+    figures_for,
+)
 from fixtures.extras.predict.prediction import all_reduces_of
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, find_config
 from fixtures.matrix.recorded import json_of

@@ -6,16 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.extras.predict.overlap import Bucket, Overlap, bucket_layout, contention_of, evenly_ready, stretch
-from fixtures.extras.predict.step_model import (
+from fixtures.extras.predict.prediction import (
+    Bucket,
     Cluster,
     Link,
+    Overlap,
     Parts,
     Uncertainty,
     all_reduce_s,
+    bucket_layout,
+    contention_of,
+    evenly_ready,
     expected_largest,
     fit_rest,
     predict,
+    stretch,
 )
 
 CLUSTER = Cluster(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fixtures.__main__ import main
-from fixtures.extras.promote.promotion import contradictions
+from fixtures.extras.promote.command import contradictions
 from fixtures.records.files import checked, read_record
 from fixtures.records.schema import SCHEMA
 from tests.command_line import ROOT

@@ -7,10 +7,18 @@ from threading import Thread
 
 import pytest
 
-from fixtures.extras.several_machines.connection import Listener, connect, interface_variables
-from fixtures.extras.several_machines.machines import LostMachine, Machine, differences
+from fixtures.extras.several_machines.machines import (
+    BadMachines,
+    Listener,
+    LostMachine,
+    Machine,
+    Place,
+    connect,
+    differences,
+    interface_variables,
+    place_of,
+)
 from fixtures.extras.several_machines.network import BadNetwork, check, check_rdma, network_name, rdma_ports
-from fixtures.extras.several_machines.place import BadMachines, Place, place_of
 from fixtures.extras.several_machines.starter import starter
 from fixtures.launch.channel import Channel, Frame
 from fixtures.launch.processes import OnThisMachine

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fixtures.extras.slow_link.link import BadLink, Link, parse_delay, parse_link, parse_rate
+from fixtures.extras.slow_link.options import BadLink, Link, parse_delay, parse_link, parse_rate
 from fixtures.extras.slow_link.starter import MeasuredLink
 
 

@@ -26,5 +26,5 @@ def test_known_bugs_that_are_there_are_counted_and_with_v_have_what_goes_wrong_a
 @pytest.mark.filterwarnings("ignore:.torch.jit.* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("bug", UPSTREAM_BUGS)
 def test_every_known_bug_has_a_reproducer(bug: str) -> None:
-    reproducer = load_any(f"fixtures.extras.torch_bugs.reproducers.{UPSTREAM_BUGS[bug].reproducer}")
+    reproducer = load_any(f"fixtures.extras.torch_bugs.reproducers:{UPSTREAM_BUGS[bug].reproducer}")
     assert list(inspect.signature(reproducer).parameters) == ["ctx", "avoid"]

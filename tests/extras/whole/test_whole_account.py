@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fixtures.extras.whole.whole_account import Place, RankNotes, Stack, WholeAccount, account_of
-from fixtures.extras.whole.whole_lines import compared, hours, prediction, sentence, steps_of
-from fixtures.extras.whole.whole_request import END, TIME
+from fixtures.extras.whole.plugin import compared, hours, prediction, sentence, steps_of
+from fixtures.extras.whole.whole_account import END, TIME, Place, RankNotes, Stack, WholeAccount, account_of
 
 MAIN = Place("train.py", 10, "main", "own")
 STEP = Stack((MAIN, Place("train.py", 301, "train", "own")))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.page.merged_trace import merge_step
+from fixtures.extras.page.page_report import merge_step
 from fixtures.launch.rank_sets import RankSets
 from tests.ranks.test_profiled_ranks import profile
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fixtures.extras.predict.overlap import bucket_layout
+from fixtures.extras.predict.prediction import bucket_layout
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.configs import CONFIGS
 from fixtures.matrix.worlds import INTERCONNECTS

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.slow_link.link import Link
 from fixtures.extras.slow_link.link_setup import NoLink, _run
+from fixtures.extras.slow_link.options import Link
 from fixtures.extras.slow_link.starter import BehindLink, measure_link
 from fixtures.launch.faults import RankFailure
 from fixtures.launch.rank_sets import RankSets

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.extras.whole.whole_account import RankNotes, WholeAccount, account_of, read
-from fixtures.extras.whole.whole_request import END, TIME, WholeRequest
+from fixtures.extras.whole.whole_account import END, TIME, RankNotes, WholeAccount, WholeRequest, account_of, read
 from fixtures.launch.rank_sets import RankSets
 from fixtures.matrix.lookup import SCRIPT
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
