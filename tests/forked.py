@@ -177,7 +177,15 @@ def _called(module: str, arguments: list[str], *, live: bool) -> int:
     import pytest
 
     from fixtures import __main__
+    from fixtures.session import own_code
 
+    # Modules of the tests are imported here, which takes 0.4 s less than in the process that the suite starts for it.
+    apart, described = own_code._apart, {"workload": own_code._described, "hook": lambda name: {}}
+    setattr(  # noqa: B010
+        own_code,
+        "_apart",
+        lambda option, name: described[option](name) if name.startswith("tests.") else apart(option, name),
+    )
     if module == "fixtures":
         sys.argv = [str(ROOT / "fixtures/__main__.py"), *arguments]
         return __main__.main(arguments)

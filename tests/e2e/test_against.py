@@ -33,7 +33,7 @@ def slower(tmp_path_factory: pytest.TempPathFactory, other_build: Path) -> tuple
     outcome = pytest_perf(
         folder / "baselines",
         *("perf/test_scaling.py", "-k", "1cpu-ddp]", "--workload=tests.workloads_for_tests:steady", *QUICK),
-        *(f"--against={other_build}", "--launches=2", f"--traces={folder / 'traces'}"),
+        *(f"--against={other_build}", "--launches=2", "-p", "tests.any_difference", f"--traces={folder / 'traces'}"),
         *(f"--benchmark-json={folder / 'run.json'}", f"--junitxml={folder / 'junit.xml'}"),
         variables={STEP_MS: "60"},
     )
