@@ -1,6 +1,10 @@
 """The line of the user's code in which steps spend their time."""
 
-from fixtures.ranks.host_time import Place, Stack, lines_of
+import pytest
+import torch
+
+from fixtures.ranks.host_time import HostTimeline, Place, Stack, _watch_copies, lines_of
+from fixtures.stats.step_account import AHEAD
 
 
 def at(line: int) -> Place:
@@ -18,3 +22,20 @@ def test_longer_steps_are_named_by_the_outermost_line_that_the_others_lack() -> 
     longer = {stack(model, train): [0.1] * 3, stack(model, evaluate, calls_evaluate): [0.1] * 9}
     found = {line.partition(" ")[0]: len(times) for (_, line), times in lines_of(longer, usual).items()}
     assert found == {"test_host_lines.py:90": 3, "test_host_lines.py:25": 9}
+
+
+def test_a_value_read_from_a_gpu_waits_for_it_and_one_on_the_cpu_does_not() -> None:
+    """A meta tensor stands for one on a GPU: it has no value, so reading it raises."""
+    timeline = HostTimeline()
+    undo = _watch_copies(timeline)
+    timeline.begin()
+    try:
+        read = torch.ones(1).item() + float(torch.ones(1))
+        with pytest.raises(RuntimeError, match="meta"):
+            torch.ones(1, device="meta").item()
+    finally:
+        undo()
+    timeline.end_step()
+    (step,) = timeline.steps
+    assert (read, {phase for phase, s in step.items() if s}) == (2.0, {"own", AHEAD})
+    assert "item" not in vars(torch.Tensor)
