@@ -27,6 +27,7 @@ def test_the_last_half_of_the_warm_up_tells_how_long_a_step_takes_if_a_precision
 def test_a_loader_and_averaged_weights_have_whole_rounds() -> None:
     plan = of("feed_loader", workers=3)
     assert (plan.round, plan.steps, plan.loaded_ahead, plan.timed) == (3, 21, 3 * PREFETCH, 0)
+    assert (plan.warmup, plan.ahead) == (6, 1)  # after three more: a round
     assert plan.batches == 10 + plan.loaded_ahead + 3 + 21 + len(plan.sizes) - 1 + 3 * (9 + 3)
     assert (of("local_sgd_8").round, of("local_sgd_8").steps) == (8, 24)
 
