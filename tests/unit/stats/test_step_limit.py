@@ -63,7 +63,7 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
 @pytest.mark.parametrize(
     ("account", "by", "percent"),
     [
-        # Idle, and the host never blocks: its largest part limits. What waits for a value of the device is none of them.
+        # Idle, and the host never blocks: its largest part limits; waiting for a value of the device is none of them.
         (on_gpu({"loader": 30, AHEAD: 55, "own": 15}, {"compute": 48, "idle": 52}), "loader", 52),
         (on_gpu(HOST, {"compute": 81, "idle": 19}), "host", 19),
         (on_gpu({"loader": 70, "forward": 30}, {"compute": 40, "idle": 60}), "loader", 60),
