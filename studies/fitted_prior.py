@@ -6,7 +6,7 @@ python -m studies.fitted_prior --cut         backtests storages cut from them, e
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,17 @@ from textwrap import wrap
 from fixtures.extras.backtest.command import Replayed, Rule, backtest_of
 from fixtures.records.baselines import History, history_of, instances_of, read_records, spreads_of
 from fixtures.records.schema import FullRecord
-from fixtures.stats.prior import FittedPrior, Kind, fit_all
+from fixtures.stats.prior import (
+    BEFORE_FIT,
+    OFFSET,
+    FittedPrior,
+    Kind,
+    Spread,
+    diagonal,
+    maximise,
+    predictors,
+    usual_launches,
+)
 
 _ROOT = Path(__file__).parent.parent
 _FILE = _ROOT / "fixtures" / "stats" / "fitted_prior.py"
@@ -33,6 +43,25 @@ Storage = Mapping[str, Mapping[str, FullRecord]]
 def read_storage(storage: Path = _ROOT / "baselines") -> Storage:
     """Instance -> name of the file -> record."""
     return {instance: read_records(storage, instance) for instance in instances_of(storage)}
+
+
+def fit_all(
+    spreads: Sequence[Sequence[Spread]],
+) -> tuple[tuple[float, ...], tuple[tuple[float, ...], ...], float]:
+    """``mean``, ``covariance`` and ``usual`` of a ``FittedPrior``. spreads: of each instance."""
+    every = [spread for instance in spreads for spread in instance]
+    usual = usual_launches(every)
+    rows = [
+        (
+            *predictors(s.launches, s.kind, usual, own=False)[:OFFSET],
+            *(float(number == other) for other in range(len(spreads))),
+        )
+        for number, instance in enumerate(spreads)
+        for s in instance
+    ]
+    before = [*BEFORE_FIT[:OFFSET], *[BEFORE_FIT[OFFSET]] * len(spreads), BEFORE_FIT[-1]]
+    means, deviations = zip(*before, strict=True)
+    return *maximise(rows, every, means, diagonal(deviations)), usual
 
 
 def fitted_to(storage: Storage) -> FittedPrior:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
+from fixtures.extras.predict.link_line import line_through
 from fixtures.extras.predict.plugin import Figure, Parts, change_to, prediction
 from fixtures.extras.predict.prediction import (
     ASSUMED,
@@ -30,7 +31,6 @@ from fixtures.extras.predict.prediction import (
 )
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS
 from fixtures.records.schema import FullRecord
-from fixtures.stats.latency_bandwidth import line_through
 
 BASELINES = Path(__file__).parent.parent / "baselines"
 WORKLOAD = "vit_l_32"

@@ -14,12 +14,12 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from fixtures.extras.schema.keys import parts_in
 from fixtures.gradients.fixtures import PromiseCheck
 from fixtures.matrix.config import Config
 from fixtures.matrix.hook import Hook
 from fixtures.matrix.recorded import UNRECORDED, is_promised
 from fixtures.matrix.workloads import Workload
-from fixtures.records.keys import parts_in
 from fixtures.records.schema import FullRecord
 from fixtures.session.measure import Bandwidth, Measure
 from fixtures.session.options import add_options

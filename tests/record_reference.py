@@ -10,7 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from fixtures.records.keys import keys_of
+from fixtures.extras.schema.keys import keys_of
 from fixtures.records.schema import BenchmarkRecord, BestRecord, FullRecord, StatsRecord, TestRecord
 from fixtures.stats.step_limit import StepLimit
 from fixtures.stats.verdict import Verdict

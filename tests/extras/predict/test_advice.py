@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fixtures.extras.predict.link_line import LinkLine, line_through
 from fixtures.extras.predict.plugin import (
     Advice,
     Advised,
@@ -24,10 +25,9 @@ from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.baselines import read_history
 from fixtures.records.measurement import Measurement
 from fixtures.session.canaries import CanaryTimes
-from fixtures.session.explanation import Explanation
+from fixtures.session.explanation import explanation_of
 from fixtures.session.run_record import record_so_far
 from fixtures.session.run_state import Run
-from fixtures.stats.latency_bandwidth import LinkLine, line_through
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, case_of, known, launch, measured
 from tests.command_line import ROOT
@@ -200,7 +200,7 @@ def launch_bound(profiled_step_ms: float) -> Run:
     starved = replace(
         step(50, 5, 0, profiled_step_ms - 55), starved_ns=round(1e6 * (profiled_step_ms - 60)), ahead_ns=10
     )
-    explanation = Explanation(breakdown=on_ranks((starved,)), measured_step_ms=100)
+    explanation = explanation_of(on_ranks((starved,)), 100)
     run = Run(settings=SETTINGS)
     first = replace(launch(0.1), phase_s={"backward": 0.05})
     run.cases["perf/test_ddp"] = case_of(
@@ -227,7 +227,7 @@ def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: floa
 
 @pytest.mark.parametrize(("idle_ms", "says"), [(40, "; but 40 % of the step is idle: look for a slow loader"), (5, "")])
 def test_where_nothing_gains_the_idle_part_is_the_advice(idle_ms: float, says: str) -> None:
-    explanation = Explanation(breakdown=on_ranks((step(95 - idle_ms, 5, 0, idle_ms),)), measured_step_ms=100)
+    explanation = explanation_of(on_ranks((step(95 - idle_ms, 5, 0, idle_ms),)), 100)
     run = Run(settings=SETTINGS)
     run.cases["perf/test_ddp"] = case_of(
         measurement=measured("ddp", 10), verdict=judge([0.1], []), explanation=explanation

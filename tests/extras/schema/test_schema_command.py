@@ -2,7 +2,7 @@
 
 import json
 
-from fixtures.records.keys import parts
+from fixtures.extras.schema.keys import parts
 from tests.command_line import command_here
 
 

@@ -10,7 +10,7 @@ from fixtures.machine.nccl_log import Fingerprint
 from fixtures.records.schema import EnvironmentRecord
 from fixtures.report.table import _differences, _number, _slowed, against_lines
 from fixtures.session.ab_launches import ABResult, judge_sides
-from fixtures.session.explanation import Explanation
+from fixtures.session.explanation import Explanation, explanation_of
 from fixtures.session.run_state import Run
 from tests.builders import SETTINGS, case_of, launch, measured, unwrapped
 from tests.h200 import on_ranks, step
@@ -106,7 +106,7 @@ def test_a_quick_ab_test_is_judged() -> None:
 
 def side(**kernels: tuple[int, int]) -> Explanation:
     """The same step of one rank, with these kernels: ns and number."""
-    return Explanation(breakdown=on_ranks((replace(step(10, 1, 0, 0), kernels=kernels),)), measured_step_ms=11)
+    return explanation_of(on_ranks((replace(step(10, 1, 0, 0), kernels=kernels),)), 11)
 
 
 def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out() -> None:
@@ -121,12 +121,12 @@ def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out()
 
 
 def test_what_differs_by_less_than_a_thousandth_of_a_step_is_left_out() -> None:
-    longer = Explanation(breakdown=on_ranks((step(10.01, 1, 0, 0),)), measured_step_ms=11)
+    longer = explanation_of(on_ranks((step(10.01, 1, 0, 0),)), 11)
     assert _differences(longer, side()) == []
 
 
 def test_a_side_that_the_profiler_slowed_is_named() -> None:
-    explanation = Explanation(breakdown=on_ranks((step(10, 1, 0, 0),)), measured_step_ms=8)
+    explanation = explanation_of(on_ranks((step(10, 1, 0, 0),)), 8)
     said = " ".join(_slowed("without", explanation))
     assert said.startswith("without: 3 ms longer than measured, because the profiler slows the host: ")
     assert _slowed("with", side()) == []

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fixtures.report.profiles import COLUMNS, BreakdownRow, breakdown_lines, findings, remarks
-from fixtures.session.explanation import Explanation
+from fixtures.session.explanation import explanation_of
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import judge
 from fixtures.trace.breakdown import Breakdown
@@ -15,7 +15,7 @@ from tests.h200 import POWERSGD, all_reduces, on_ranks, step
 
 
 def remarks_of(breakdown: Breakdown, measured_step_ms: float) -> str:
-    return remarks(Explanation(breakdown=breakdown, measured_step_ms=measured_step_ms))
+    return remarks(explanation_of(breakdown, measured_step_ms))
 
 
 def starved(step_ms: float, starved_ms: float) -> Breakdown:
@@ -36,12 +36,12 @@ def test_a_row_says_what_is_odd_in_it(breakdown: Breakdown, measured_step_ms: fl
 
 
 def test_where_the_profiler_slows_the_host_both_steps_are_shown() -> None:
-    explanation = Explanation(breakdown=starved(110, 30), measured_step_ms=90)
+    explanation = explanation_of(starved(110, 30), 90)
     assert remarks(explanation) == "20 ms longer than measured, because the profiler slows the host"
-    row = BreakdownRow(cell=("", "", "", ""), explanation=explanation, profile=explanation.profile())
+    row = BreakdownRow(cell=("", "", "", ""), explanation=explanation)
     shown = {f"{column.title} {column.unit}": column.text(row) for column in COLUMNS}
     assert (shown["step ms"], shown["measured step ms"]) == ("110.00", "90.00")
-    record = explanation.profile()
+    record = explanation.profile
     assert (record.profiled_step_ms, record.measured_step_ms) == (110, 90)
 
 
@@ -62,7 +62,7 @@ def test_a_sharded_model_has_its_collectives_by_kind_in_the_remarks() -> None:
 def profiled(*configs: str) -> list[str]:
     """The lines of a run in which these were profiled, one test each, and another test was not."""
     device = replace(step(80, 5, 0, 5), ahead_ns=7_000_000, phase_ns={"forward": 25_000_000, "backward": 60_000_000})
-    explanation = Explanation(breakdown=on_ranks((device,)), measured_step_ms=89)
+    explanation = explanation_of(on_ranks((device,)), 89)
     run = Run(settings=SETTINGS)
     for config in (*configs, "no_comm"):
         run.cases[f"perf/test_{config}"] = case_of(

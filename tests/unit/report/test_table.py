@@ -115,11 +115,11 @@ def test_what_spoils_a_number_stands_next_to_it_once() -> None:
 
 
 def bucketed(config: str, *bucket_mb: float, largest_mb: float = 154.4) -> Measurement:
-    """Measured with these buckets, of a model whose largest parameter is that of gpt2_124m."""
+    """Measured with these buckets, of a model whose largest parameter is that of GPT-2."""
     gradients = [(round(1e6 * largest_mb), 4), (3072, 4)]
     sizes = [round(1e6 * size) for size in bucket_mb]
     launches = (replace(launch(0.1), bucket_bytes=sizes, gradients=gradients),)
-    return measured(config, 0, workload="gpt2_124m", launches=launches)
+    return measured(config, 0, workload="resnet50", launches=launches)
 
 
 def test_buckets_that_cannot_be_as_small_as_asked_are_reported_once_with_their_sizes() -> None:
@@ -401,11 +401,11 @@ def test_the_program_is_named_as_it_was_typed(
 
 def test_the_first_workload_is_the_first_on_the_command_line() -> None:
     """Not in the alphabet, nor in the order of the tests."""
-    run = run_of(measured("ddp", 8, workload="gpt2_124m"), DDP)
-    run.settings = replace(SETTINGS, workloads={name: WORKLOADS[name] for name in ("vit_l_32", "gpt2_124m")})
-    assert [group.workload for group in report_of(run).tables] == ["vit_l_32", "gpt2_124m"]
+    run = run_of(measured("ddp", 8, workload="resnet50"), DDP)
+    run.settings = replace(SETTINGS, workloads={name: WORKLOADS[name] for name in ("vit_l_32", "resnet50")})
+    assert [group.workload for group in report_of(run).tables] == ["vit_l_32", "resnet50"]
     titles = [line.split(",")[0] for line in printed(run) if ", 8gpu, " in line]
-    assert titles == ["vit_l_32", "gpt2_124m"]
+    assert titles == ["vit_l_32", "resnet50"]
 
 
 @pytest.mark.parametrize(

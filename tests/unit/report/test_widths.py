@@ -22,7 +22,7 @@ from fixtures.report.progress import left_in_words, line_of
 from fixtures.report.table import against_lines, report_lines
 from fixtures.report.under_the_table import bandwidth_lines
 from fixtures.session.ab_launches import ABResult
-from fixtures.session.explanation import Explanation
+from fixtures.session.explanation import explanation_of
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import Verdict
 from tests.builders import SETTINGS, case_of, effect_of, launch, measured, report_of, run_of
@@ -65,7 +65,7 @@ def everything() -> Run:
     modules = {"my_job": "/src/my_job.py"}
     run.environment = EnvironmentRecord(modules=modules, torch="2.12.0+cu130")
     run.other_environment = EnvironmentRecord(modules=modules, torch="2.11.0+cu130")
-    explanation = Explanation(breakdown=POWERSGD, measured_step_ms=97.82)
+    explanation = explanation_of(POWERSGD, 97.82)
     for config in CONFIGS:
         m = busy(config)
         run.cases[f"perf/test_throughput.py::test_throughput[vit_l_32-8gpu-{config}]"] = case_of(
