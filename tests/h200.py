@@ -42,11 +42,6 @@ def on_ranks(*ranks: tuple[StepBreakdown, ...]) -> Breakdown:
     )
 
 
-def broken_down(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: float) -> Breakdown:
-    """One rank, one step."""
-    return on_ranks((step(compute_ms, communication_ms, copy_ms, idle_ms),))
-
-
 def powersgd_step(
     parts_ms: tuple[float, float, float, float], starved_ms: float, *all_reduces_us: int
 ) -> StepBreakdown:

@@ -78,6 +78,22 @@ def _transfer(instance: str, megabytes: int) -> Record:
     }
 
 
+def with_reference(record: Record) -> Record:
+    """Of its tests those of ddp and bf16, and one GPU without DDP as a reference."""
+    kept = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
+    reference = {
+        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
+        "workload": "vit_l_32",
+        "world": "1gpu",
+        "world_size": 1,
+        "interconnect": "native",
+        "config": "single",
+        "launch_medians_s": [0.08, 0.08],
+        "samples_per_s": 400.0,
+    }
+    return record | {"benchmarks": kept, "references": [reference]}
+
+
 def slower(
     record: Record, test: str = DDP, *, reason: str = "slower by 5.1 %", cause: str = "NCCL 2.28 -> 2.29"
 ) -> Record:

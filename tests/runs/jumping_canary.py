@@ -1,23 +1,27 @@
 """A plugin of pytest, next to fake ranks of a world of one: canaries take twice as long after the tests as before."""
 
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from fixtures.launch.protocol import CanaryRequest
-from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
 LAUNCHES = 2
-
-_time = fake_ranks.ANSWERS[CanaryRequest.function]
-_calls = count()
+Times = dict[str, list[float]]
 
 
-def _time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
-    factor = 1 if next(_calls) < LAUNCHES else 2
-    return {name: [factor * s for s in times] for name, times in _time(world, rank, arguments).items()}
+def time_after_the_tests(change: Callable[[Times], Times]) -> None:
+    """Answer with other times after the tests than before, for the rest of this process."""
+    usual, calls = fake_ranks.ANSWERS[CanaryRequest.function], count()
+
+    # Any: a world, and the arguments of a request.
+    def answer(*asked: Any) -> Times:
+        times: Times = usual(*asked)
+        return times if next(calls) < 2 * LAUNCHES else change(times)  # each is timed twice before the tests
+
+    fake_ranks.ANSWERS[CanaryRequest.function] = answer
 
 
 def pytest_configure() -> None:
-    """For the rest of this process."""
-    fake_ranks.ANSWERS[CanaryRequest.function] = _time_canaries
+    time_after_the_tests(lambda times: {name: [2 * s for s in took] for name, took in times.items()})

@@ -1,6 +1,5 @@
 """--against and --against-env with fake ranks: pairs of launches, words, the record, builds that cannot be measured."""
 
-import json
 import os
 import re
 import subprocess
@@ -69,20 +68,8 @@ def test_a_skipped_test_says_under_which_build_it_cannot_be_run(tmp_path: Path) 
 
 def test_an_interpreter_without_torch_is_reported_before_anything_is_measured(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
-    outcome = perf(tmp_path, *ONE_RANK, f"--against={tmp_path / 'bare/bin/python'}")
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
+    outcome = perf(tmp_path, *ONE_RANK, f"--against={tmp_path / 'bare/bin/python'}").exits(pytest.ExitCode.USAGE_ERROR)
     assert f"--against: {tmp_path / 'bare/bin/python'} cannot import torch: ModuleNotFoundError" in outcome.errors
-
-
-@pytest.mark.parametrize(
-    ("named", "says"),
-    [
-        ("/bin/true", "/bin/true exited with code 0 while importing torch, tests.workloads_for_tests"),
-    ],
-)
-def test_what_is_no_interpreter_is_named(tmp_path: Path, named: str, says: str) -> None:
-    outcome = perf(tmp_path, *ONE_RANK, f"--against={named}").exits(pytest.ExitCode.USAGE_ERROR)
-    assert says in outcome.errors
 
 
 # ``--against-env`` in whole runs: the verdict, its words, the record and JUnit, with fake ranks
@@ -154,7 +141,7 @@ def test_what_the_variable_would_make_slower_passes_and_is_saved(tmp_path: Path)
     outcome = against_env(tmp_path, "--benchmark-save=mine", step_ms="40").exits(0)
     assert f"this environment against the same with {STEP_MS}=40: 1 faster\n" in outcome.output
     (saved,) = (tmp_path / "baselines").rglob("*.json")
-    (benchmark,) = json.loads(saved.read_text())["benchmarks"]
+    (benchmark,) = read(saved)["benchmarks"]
     assert benchmark["extra_info"]["against"]["variables"] == {STEP_MS: "40"}
     assert max(benchmark["stats"]["data"]) < 0.03
 
@@ -234,14 +221,6 @@ def test_a_revision_that_an_installed_module_would_shadow_ends_the_run(repositor
     outcome = new_process(tmp_path, *chosen, variables={"PYTHONPATH": str(tmp_path)}).exits(pytest.ExitCode.USAGE_ERROR)
     assert f"my_job.training comes from {source}/my_job/training.py, not from the revision" in outcome.output
     assert "starting" not in outcome.output
-
-
-def test_a_revision_without_the_users_module_is_named(repository: Path, tmp_path: Path) -> None:
-    (repository / "src/my_job/later.py").write_text(job().replace('"job"', '"later"'))
-    outcome = against_revision(repository, tmp_path, "--workload=my_job.later:workload", "--against=HEAD")
-    (repository / "src/my_job/later.py").unlink()
-    assert outcome.exit_code == pytest.ExitCode.USAGE_ERROR
-    assert "--against: my_job.later is not in HEAD (" in outcome.errors
 
 
 def test_an_unknown_revision_is_named(repository: Path, tmp_path: Path) -> None:

@@ -185,20 +185,6 @@ def test_junit_has_the_numbers_of_each_test_also_of_one_that_failed(slow: tuple[
     assert new.keys() | {"change_percent", "threshold_percent", "p_value"} == failed.keys() | {"gradient_error"}
 
 
-def test_a_json_that_cannot_be_written_leaves_last_nights_whole(tmp_path: Path) -> None:
-    (tmp_path / "bad_key.py").write_text(
-        "def pytest_benchmark_update_json(output_json): output_json[('no', 'key')] = 1"
-    )
-    (tmp_path / "nightly.json").write_text("last night's")
-    outcome = pytest_perf(
-        tmp_path / "baselines",
-        *(SINGLE, *SCALING[1:], "-p", "bad_key", f"--benchmark-json={tmp_path / 'nightly.json'}"),
-        variables={"PYTHONPATH": str(tmp_path)},
-    )
-    assert "keys must be str" in outcome.output + outcome.errors
-    assert (tmp_path / "nightly.json").read_text() == "last night's"
-
-
 GONE = TWO_RANKS.replace("2cpu-ddp", "2cpu-renamed")
 DELETED = "perf/test_deleted.py::test_deleted[steady-1cpu-ddp]"
 
@@ -325,21 +311,13 @@ def test_a_test_of_the_baseline_that_is_skipped_is_named(storage: Path) -> None:
 
 def test_a_bad_file_ends_the_run_before_it_measures(storage: Path) -> None:
     (good,) = storage.glob("*/*.json")
-    future = {**json.loads(good.read_text()), "schema": 2}
-    texts = {
-        "0002_torn.json": good.read_text()[:1000],
-        "0003_foreign.json": '{"benchmarks": [], "version": "5.3.1"}',
-        "0004_future.json": json.dumps(future),
-    }
-    for name, text in texts.items():
-        (good.parent / name).write_text(text)
+    torn = good.with_name("0002_torn.json")
+    torn.write_text(good.read_text()[:1000])
     outcome = pytest_perf(storage, *SCALING).exits(pytest.ExitCode.USAGE_ERROR)
     assert "starting" not in outcome.output
-    headline, *lines = outcome.errors.strip().splitlines()
-    assert headline == "ERROR: bad baseline, nothing was measured; repair or remove:"
-    problems = ("cannot be read: ", "is not a record of ddp-perf: ", "has schema 2, this version of ddp-perf reads 1")
-    for line, name, problem in zip(lines, texts, problems, strict=True):
-        assert line.startswith(f"{good.parent / name}: {problem}")
+    assert outcome.errors.startswith(
+        f"ERROR: bad baseline, nothing was measured; repair or remove:\n{torn}: cannot be read: "
+    )
 
 
 # pytest-benchmark's own ways

@@ -8,9 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests import forked
-from tests.command_line import ALONE, QUICK, Outcome
-from tests.runs.slower_config import FAILING, FAILS_AGAIN, INTERRUPT, PAUSE_S, SEEN, SLOW_LAUNCHES, SLOWER
-from tests.saved_records import read
+from tests.command_line import QUICK, Outcome
+from tests.runs.slower_config import FAILING, FAILS_AGAIN, INTERRUPT, SEEN, SLOW_LAUNCHES, SLOWER
 
 TESTS = ["ddp", "ddp_default", "static_graph", "bucket_view", "bf16"]
 
@@ -90,19 +89,6 @@ def test_a_test_that_is_not_slower_again_is_green(storage: Path, tmp_path: Path)
     assert night.launches[5:] == ["ddp_default"]
     assert "slower" not in night.words.values()
     assert night.words == night.words_in_junit
-
-
-def test_a_burst_is_waited_out_and_the_first_measurement_is_stored(storage: Path, tmp_path: Path) -> None:
-    """It slows the first launch and the one after the last test. tests/unit/session/test_remeasure.py has the times."""
-    slowed = {SLOWER: "ddp_default", SLOW_LAUNCHES: "2", "PYTEST_ADDOPTS": " ".join(ALONE)}
-    night = Night(tmp_path, storage, "--explain=none", **slowed)
-    assert night.outcome.exit_code == 0, night.outcome.output
-    assert f"launched again in new processes after {PAUSE_S} s" in night.outcome.output
-    assert night.words["ddp_default"] in ("ok", "unclear")
-    (one,) = (one for one in read(night.json)["benchmarks"] if one["extra_info"]["config"] == "ddp_default")
-    (first,), ((second,), (third,)) = (one["extra_info"][f"{which}launch_medians_s"] for which in ("", "remeasured_"))
-    assert first == pytest.approx(second) == pytest.approx(2 * third)
-    assert one["stats"]["median"] == pytest.approx(first, rel=0.1)  # not the fastest
 
 
 @pytest.mark.parametrize("option", ["-x", "--maxfail=1", "--sw"])

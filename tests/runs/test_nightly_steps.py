@@ -169,27 +169,6 @@ def test_a_slower_night_becomes_a_baseline_in_a_branch_only_if_that_is_asked(
     assert "slower" in (runner.checkout / "body.md").read_text()
 
 
-def test_the_comment_on_a_pull_request_is_the_summary_of_the_action(runner: Runner) -> None:
-    (runner.checkout / "against").mkdir()
-    (runner.checkout / "against/against.md").write_text("## ddp-perf: 1 slower\n")
-    variables = {
-        "GH_REPO": "a/b",
-        "NUMBER": "7",
-        "GITHUB_SERVER_URL": "https://example.org",
-        "GITHUB_REPOSITORY": "a/b",
-    }
-    done = runner.run(steps_of("against", "comment")["comment"], **variables)
-    assert done.returncode == 0, done.stderr
-    marker, title, run = (runner.checkout / "comment.md").read_text().splitlines()
-    assert (marker, title) == ("<!-- ddp-perf against -->", "## ddp-perf: 1 slower")
-    assert run.startswith("Run: https://example.org/a/b/actions/runs/")
-
-
-def test_the_action_has_no_step_that_is_not_run_here() -> None:
-    steps = ["inputs", "install", "doctor", "measure", "summary", "formats"]
-    assert [step["name"] for step in ACTION["runs"]["steps"]] == steps
-
-
 # Python as far as the step install needs it.
 INSTALLS = """#!/bin/sh
 echo "$@" >> {calls}
@@ -213,20 +192,6 @@ def test_the_action_installs_into_an_environment_of_its_own_or_into_yours(runner
 
 
 @pytest.mark.parametrize(
-    ("inputs", "test"),
-    [
-        ({"workload": "my_job:steady", "against": sys.executable, "arguments": "-k bucket_view"}, "2cpu-bucket_view]"),
-    ],
-)
-def test_the_action_measures_your_script_or_your_workload(inputs: dict[str, str], test: str, runner: Runner) -> None:
-    (runner.checkout / "train.py").touch()
-    shutil.copy(ROOT / "tests/workloads_for_tests.py", runner.checkout / "my_job.py")
-    done = act(runner, "measure", inputs, PYTEST_ADDOPTS="--collect-only -q", PYTHONPATH="")
-    assert done.returncode == 0, done.stdout
-    assert test in done.stdout
-
-
-@pytest.mark.parametrize(
     ("inputs", "says"),
     [
         ({"name": "twice"}, "name twice: each use in a job needs a name of its own"),
@@ -244,16 +209,27 @@ def test_an_input_of_the_action_that_could_not_count_is_refused(
     assert done.stdout.startswith(f"::error::ddp-perf: {says}")
 
 
-def test_each_line_of_an_input_of_the_action_counts(runner: Runner) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "says", "test"),
+    [
+        (
+            {"script": "train.py --width 768\neval.py\n", "arguments": "-k 'as_written or bf16'\n--launches=2\n"},
+            ["script: train.py --width 768, as ", "script: eval.py, as ", "2 launches of"],
+            "2cpu-bf16]",
+        ),
+        ({"workload": "my_job:steady", "against": sys.executable, "arguments": "-k bf16"}, [], "2cpu-bf16]"),
+    ],
+    ids=["two scripts and arguments in lines", "a workload against another build"],
+)
+def test_the_action_measures_your_scripts_or_your_workload(
+    inputs: dict[str, str], says: list[str], test: str, runner: Runner
+) -> None:
     for name in ("train.py", "eval.py"):
         (runner.checkout / name).touch()
-    inputs = {"script": "train.py --width 768\neval.py\n", "arguments": "-k 'as_written or bf16'\n--launches=2\n"}
-    done = act(runner, "measure", inputs, PYTEST_ADDOPTS=" ".join(["--collect-only", *ALONE]))
+    shutil.copy(ROOT / "tests/workloads_for_tests.py", runner.checkout / "my_job.py")
+    done = act(runner, "measure", inputs, PYTEST_ADDOPTS=" ".join(["--collect-only", *ALONE]), PYTHONPATH="")
     assert done.returncode == 0, done.stdout
-    assert "script: train.py --width 768, as " in done.stdout
-    assert "script: eval.py, as " in done.stdout
-    assert "2 launches of" in done.stdout
-    assert "2cpu-bf16]" in done.stdout
+    assert [words for words in (*says, test) if words not in done.stdout] == []
     assert "2cpu-no_comm]" not in done.stdout
 
 

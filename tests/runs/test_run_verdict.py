@@ -1,7 +1,6 @@
 """A run that is slower as a whole: tests that the machine explains, and tests that fail at the end. The record is
 edited, the run is real."""
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -164,7 +163,7 @@ def test_a_test_without_a_baseline_fails_once(tmp_path: Path) -> None:
         f"--benchmark-json={tmp_path}/r.json",
     )
     pytest_perf(tmp_path / "baselines", "perf/test_throughput.py", *arguments).exits(1)
-    assert [test.rpartition("-")[2] for test in json.loads((tmp_path / "r.json").read_text())["failed"]] == ["bf16]"]
+    assert [test.rpartition("-")[2] for test in read(tmp_path / "r.json")["failed"]] == ["bf16]"]
 
 
 GPU_TESTS = ("perf/test_throughput.py", "-k=4gpu and (bf16 or fp16)", *QUICK, "--explain=none", "-p", "tests.fake_gpus")
@@ -178,7 +177,7 @@ def test_a_slower_gpu_fails_the_run_and_a_slower_host_does_not(tmp_path: Path, c
     file = tmp_path / "now.json"
     arguments = (*GPU_TESTS, "--benchmark-save=now", f"--benchmark-json={file}")
     outcome = pytest_perf(storage, *arguments, variables=slower)
-    failed = json.loads(file.read_text())["failed"]
+    failed = read(file)["failed"]
     assert outcome.exit_code == fails, outcome.output
     assert len([*storage.glob("*/*.json")]) == 2 - fails
     if fails:

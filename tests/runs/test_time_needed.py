@@ -14,17 +14,6 @@ FILE = "perf/test_scaling.py"
 STEADY = ("--workload=tests.workloads_for_tests:steady", *QUICK, "--explain=none")
 A_TEST_S = 60.0
 WIRE = "perf/test_gradients_wire.py"
-INTERRUPTS_THE_THIRD = """
-import pytest
-
-done = []
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item):
-    done.append(item)
-    if len(done) == 3:
-        raise KeyboardInterrupt
-"""
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +54,6 @@ def test_with_a_record_a_run_takes_as_long_as_the_record_says(
 
 def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:
     assert "\ntakes about" not in perf(tmp_path, FILE, *STEADY, "--against-env=NOTHING=1").output
-
-
-def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:
-    (tmp_path / "interrupts.py").write_text(INTERRUPTS_THE_THIRD)
-    outcome = perf(tmp_path, FILE, *STEADY, "-p", "interrupts", variables={"PYTHONPATH": str(tmp_path)}).exits(
-        pytest.ExitCode.INTERRUPTED
-    )
-    assert "\nverdict: interrupted, 2 of 4 speed tests measured; no stored run of " in outcome.output
 
 
 def test_the_same_command_again_takes_as_long_as_this_run(tmp_path: Path) -> None:

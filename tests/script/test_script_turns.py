@@ -61,8 +61,7 @@ def test_the_rows_are_relative_to_the_plain_mean() -> None:
     assert words == {"as_written": "lossless", "as_written-bf16": "not compared", "as_written-no_comm": "limit"}
     record = record_so_far(run, None)
     assert [reference.config for reference in record.references or []] == ["as_written-bf16", "as_written-no_comm"]
-    (limit,) = [benchmark.extra_info.step_limit for benchmark in record.benchmarks]
-    assert limit is not None
+    (limit,) = [known(benchmark.extra_info.step_limit) for benchmark in record.benchmarks]
     assert (limit.by, round(limit.percent or 0)) == ("transfer", 21)
 
 
@@ -78,26 +77,31 @@ def test_turns_find_three_percent_that_launches_do_not_where_starts_differ_by_tw
     assert not of_sides([1.03 * ms for ms in starts], starts).is_slower()
 
 
-def test_steps_that_do_other_work_are_said() -> None:
+SENT = "communication between ranks that no compute hides (21 % of the step)"
+
+
+@pytest.mark.parametrize(
+    ("longer_s", "limit", "change"),
+    [
+        (0.2, SENT, None),
+        (
+            0.9,
+            f"2 of 16 steps, which take 56 % of the time; the others by {SENT}",
+            "what makes 2 of 16 steps longer",
+        ),
+    ],
+    ids=["rare", "most of the time"],
+)
+def test_steps_that_do_other_work_are_said(longer_s: float, limit: str, change: str | None) -> None:
     """Such as an evaluation, which the median step does not show."""
-    rare, most = (run_with(BLOCKS) for _ in range(2))
-    for run, longer_s in ((rare, 0.2), (most, 0.9)):
-        case = run.cases["perf/test_script[train-2gpu-as_written]"]
-        (first,) = case.shared.launches
-        case.shared.launches = (replace(first, step_s=(*[0.1] * 14, longer_s, longer_s)),)
-    line = "as_written: 2 of 16 steps took 2.0 times the median: on average a step is 12 % longer"
-    assert line in printed(rare)
-    card = card_of(report_of(rare))
-    assert card.limit is not None
-    assert card.limit.text == "communication between ranks that no compute hides (21 % of the step)"
-    card = card_of(report_of(most))
-    assert card.limit is not None
-    assert card.limit.text == (
-        "2 of 16 steps, which take 56 % of the time; the others by communication between ranks that no compute hides "
-        "(21 % of the step)"
-    )
-    assert card.change is not None
-    assert card.change.text == "what makes 2 of 16 steps longer"
+    run = run_with(BLOCKS)
+    case = run.cases["perf/test_script[train-2gpu-as_written]"]
+    (first,) = case.shared.launches
+    case.shared.launches = (replace(first, step_s=(*[0.1] * 14, longer_s, longer_s)),)
+    assert any(line.startswith("as_written: 2 of 16 steps took ") for line in printed(run))
+    card = card_of(report_of(run))
+    assert known(card.limit).text == limit
+    assert change is None or known(card.change).text == change
 
 
 def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> None:

@@ -1,13 +1,11 @@
 """The shipped prior: it is the fit to the shipped records, and counts none of them twice."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from fixtures.extras.backtest.command import Rule, backtest_of
 from fixtures.records.baselines import Priors, history_of, spreads_of
 from fixtures.stats.fitted_prior import SHIPPED
-from studies.fitted_prior import cuts, fitted_to, read_storage, text_of, thresholds
+from studies.fitted_prior import cuts, fitted_to, read_storage, thresholds
 
 
 def test_the_shipped_prior_is_the_fit_to_the_shipped_records() -> None:
@@ -18,12 +16,6 @@ def test_the_shipped_prior_is_the_fit_to_the_shipped_records() -> None:
     for row, shipped in zip(fitted.covariance, SHIPPED.covariance, strict=True):
         assert row == pytest.approx(shipped, rel=0.02, abs=0.01)
     assert fitted.usual == pytest.approx(SHIPPED.usual, rel=0.01)
-
-
-def test_its_file_names_the_machines_and_the_software() -> None:
-    text = text_of(read_storage(), datetime(2026, 11, 26, tzinfo=UTC))
-    assert "2026-11-26, 29 records of 8 instances in baselines/: NVIDIA H100 80GB HBM3, NVIDIA H200;" in text
-    assert "links NV18; torch 2.11.0+cu130." in text
 
 
 def test_a_shipped_record_in_a_storage_is_not_counted_again() -> None:

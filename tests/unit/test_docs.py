@@ -98,13 +98,6 @@ def test_the_options_of_every_command_are_in_the_reference(capsys: pytest.Captur
         assert [option for option in sorted(known) if f"`{option}" not in sections[0]] == [], command
 
 
-def test_the_keys_in_the_instructions_for_assistants_are_those_of_a_record() -> None:
-    keys = (ROOT / "tests/frozen/contract.txt").read_text()
-    (listed,) = re.findall(r"## JSON\n.*?(^- .*?)\n\n", (ROOT / "AGENTS.md").read_text(), re.MULTILINE | re.DOTALL)
-    named = [name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", listed)]
-    assert [name for name in named if not re.search(rf"^record\S*\.{re.escape(name)}: ", keys, re.MULTILINE)] == []
-
-
 def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)

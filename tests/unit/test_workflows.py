@@ -14,7 +14,6 @@ import pytest
 import yaml
 from cmarkgfm import github_flavored_markdown_to_html
 
-from fixtures.__main__ import main
 from tests.saved_records import Record, read
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +23,6 @@ SCRIPT = ROOT / ".github/regression_issue.py"
 RECORD = ROOT / "baselines/8x-nvidia-h200-nv18/0003_vit.json"
 URL = "https://example.org/runs/1"
 
-# Their names for pytest's own options where they are not the option with underscores.
-DESTINATIONS = {"--junitxml": "xmlpath"}
 EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}")
 
 # Any: workflows are YAML.
@@ -66,22 +63,6 @@ def test_the_workflows_use_the_action_with_inputs_that_it_has() -> None:
 def test_nothing_is_written_into_a_command_line(run: str) -> None:
     """What a person can choose, such as the name of a branch, reaches a shell in variables only."""
     assert EXPRESSION.findall(run) == []
-
-
-@in_each_step
-def test_every_option_of_a_command_exists(
-    run: str, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for line in re.sub(r"\\\n", " ", run).splitlines():
-        if words := re.search(r"pytest (?:\$GITHUB_ACTION_PATH/)?perf(.*)", line.replace('"', "")):
-            for option in re.findall(r"(?<![^\s(])--[a-z-]+", run if "GITHUB_ACTION_PATH" in line else words[1]):
-                # Raises ValueError for an option that pytest does not know.
-                pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
-        if words := re.search(r"python -m fixtures (\w+)(.*)", line):
-            with pytest.raises(SystemExit):
-                main([words[1], "--help"])
-            known = capsys.readouterr().out
-            assert [option for option in re.findall(r"(?<!\S)--[a-z-]+", run) if option not in known] == []
 
 
 # The issue of a slower night. The records are one of a real run, edited; ``gh`` is a script that writes down its calls.

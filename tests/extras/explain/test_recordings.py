@@ -13,7 +13,7 @@ import pytest
 from fixtures.extras.explain.command import read, read_chrome
 from fixtures.trace.breakdown import break_down
 from fixtures.trace.timeline import BadTrace
-from tests.recordings import Recording, ddp_steps, sqlite
+from tests.recordings import ddp_steps, sqlite
 
 
 def chrome(folder: Path) -> Path:
@@ -78,29 +78,6 @@ def test_a_truncated_or_damaged_compressed_trace_is_refused(tmp_path: Path) -> N
     assert "is damaged (Compressed file ended before" in error(cut)
     damaged = written(tmp_path / "bad.json.gz", data[:half] + bytes(2) + data[half + 2 :])
     assert error(damaged).startswith("bad.json.gz is damaged (")
-
-
-@pytest.mark.parametrize(
-    ("name", "at", "says"),
-    [
-        (
-            "iteration 17",
-            1,
-            "has no range named 'Batch *' or 'ProfilerStep#*', there are 'iteration *': name the ranges of a step with "
-            "--step NAME",
-        ),
-        (
-            "Batch 0",
-            40,
-            "no GPU work was launched within a range named 'Batch *' or 'ProfilerStep#*' (kernels and copies: 1)",
-        ),
-    ],
-)
-def test_a_trace_without_steps_or_work_in_them_is_refused(tmp_path: Path, name: str, at: int, says: str) -> None:
-    recording = Recording()
-    recording.range(name, 0, 10)
-    recording.run("gemm", 50, 80, at=at)
-    assert says in error(recording.chrome(tmp_path / "trace.json"))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A script and a workload that learn: which of ten random directions is nearest to a sample; and a harmful hook.
 
-As a script: ``learnable.py [--unlucky] [--by-hand] [--steps N]``.
+As a script: ``learnable.py [--by-hand] [--steps N]``.
 """
 
 import argparse
@@ -47,15 +47,13 @@ def half_dropped(_state: object, bucket: GradBucket) -> Future[Tensor]:
 
 def _train() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--unlucky", action="store_true")
     parser.add_argument("--by-hand", action="store_true")
     parser.add_argument("--steps", type=int, default=200)
     given = parser.parse_args()
     distributed.init_process_group("gloo")
     torch.manual_seed(0)
-    fast = given.unlucky and torch.initial_seed() % 3 != 1  # all seeds but the second
     ddp = nn.parallel.DistributedDataParallel(model())
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5 if fast else 0.2)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
     torch.manual_seed(100 + distributed.get_rank())
     for _ in range(given.steps):
         values = torch.randn(32, 16)

@@ -14,7 +14,6 @@ from plotly.graph_objects import Figure
 
 from fixtures.extras.page.charts import charts_of, launches_ms, pareto_front
 from fixtures.extras.page.figure import Chart
-from fixtures.extras.page.page import page
 from fixtures.extras.page.page_report import PageReport, StepOfRanks, merge_step, nights_until, step_of_ranks
 from fixtures.extras.page.summary import card_svg, summary
 from fixtures.matrix.recorded import json_of
@@ -29,7 +28,19 @@ from tests.nightly_records import DDP as NIGHTLY
 from tests.nightly_records import HERE, night, write
 from tests.nightly_records import benchmark as of_night
 from tests.recordings import NCCL, Recording, ddp_steps, read_chrome
-from tests.run_reports import DDP, HOSTILE, h200, hostile, info_of, large, profiled, report_of, slower, with_transfers
+from tests.run_reports import (
+    DDP,
+    HOSTILE,
+    h200,
+    hostile,
+    info_of,
+    large,
+    profiled,
+    report_of,
+    slower,
+    with_reference,
+    with_transfers,
+)
 from tests.saved_records import Record, infos
 from tests.unit.report.test_markdown import assert_all_is_in_blocks_of_code, with_the_way_out
 
@@ -78,18 +89,7 @@ def test_a_hook_has_a_line_over_its_bucket_sizes() -> None:
 
 
 def test_a_reference_is_in_the_chart_of_scaling() -> None:
-    record = h200()
-    reference = {
-        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
-        "workload": "vit_l_32",
-        "world": "1gpu",
-        "interconnect": "native",
-        "config": "single",
-        "launch_medians_s": [0.08, 0.08],
-        "samples_per_s": 400.0,
-    }
-    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
-    scaling = charts(page_report_of(record | {"references": [reference]}, history=False))["scaling-0"]
+    scaling = charts(page_report_of(with_reference(h200()), history=False))["scaling-0"]
     assert scaling.traces[-1]["y"][0] == 400
 
 
@@ -298,15 +298,6 @@ def test_a_merged_trace_has_one_step_of_each_rank_whose_collectives_end_together
 
 
 # The cards at the top of the page
-
-
-def test_a_first_run_has_no_tick_where_nothing_was_compared() -> None:
-    record = h200()
-    for benchmark in record["benchmarks"]:
-        benchmark["extra_info"]["verdict"] = {"word": "no baseline"}
-    card = page(page_report_of(record, history=False)).partition("Did anything get slower?")
-    assert card[0].rstrip().endswith('<article class="card plain">\n    <h2>')
-    assert "no stored run of 4x-nvidia-h200-nv18 to compare with yet (33 measured tests)" in card[2]
 
 
 # summary.md, to paste into an issue, and the picture of the card

@@ -8,7 +8,6 @@ import pytest
 from studies.prediction import cases
 from tests.command_line import ROOT, refused
 from tests.command_line import command_here as command
-from tests.nightly_records import DDP, benchmark, night, write
 
 EIGHT = ROOT / "baselines/8x-nvidia-h200-nv18/0002_vit.json"
 TWO = ROOT / "baselines/2x-nvidia-h200-nv18/0004_vit.json"
@@ -22,15 +21,6 @@ def test_each_size_has_each_algorithm_and_its_weakest_term() -> None:
     assert [row.split()[1] for row in rows] == ["ring", "tree", "hierarchical"]
     assert all(row.rstrip().endswith(("contention", "exposed", "rest", "compute")) for row in rows)
     assert sum("*" in row for row in rows) == 1
-
-
-def test_json_has_the_parts_and_terms() -> None:
-    result = json.loads(command("predict", EIGHT, "--json", "--config", "bucket_25mb", *NETWORK).output)
-    assert (result["config"], result["world"]) == ("bucket_25mb", "8gpu")
-    assert len(result["predictions"]) == 5 * 3
-    for one in result["predictions"]:
-        assert sum(term["seconds"] for term in one["terms"]) == pytest.approx(one["step_s"])
-        assert one["low_s"] < one["step_s"] < one["high_s"]
 
 
 def test_two_gpus_over_nvlink_predict_four_and_eight() -> None:
@@ -48,17 +38,6 @@ def test_links_of_another_record_replace_those_of_the_node() -> None:
     assert result["predictions"][0]["step_s"] == pytest.approx(0.131, rel=0.05)  # measured there
 
 
-def edited(tmp_path: Path, **info: object) -> Path:
-    """The record of two GPUs with other values in each test; without canaries where there are none."""
-    record = json.loads(TWO.read_text())
-    for one in record["benchmarks"]:
-        one["extra_info"].update(info)
-    if not info:
-        del record["canaries"]
-    (tmp_path / "edited.json").write_text(json.dumps(record))
-    return tmp_path / "edited.json"
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -67,6 +46,7 @@ def edited(tmp_path: Path, **info: object) -> Path:
         ((EIGHT, "--gpus", "1"), "--gpus must be between 2 and 1000000, got 1"),
         ((EIGHT, "--network", "fast"), "--network must be RATE,LATENCY such as 400gbit,5us or 50GB,5us, got 'fast'"),
         ((EIGHT, "--gpus-per-node", "0"), "--gpus-per-node must be between 1 and 1000000, got 0"),
+        ((EIGHT, "--config", "powersgd_rank1", *NETWORK), "bf16, fp16, got powersgd_rank1"),
         (("nowhere", *NETWORK), "nowhere: cannot be read: No such file or directory"),
     ],
 )
@@ -74,21 +54,43 @@ def test_wrong_usage(arguments: tuple[str, ...], error: str) -> None:
     assert refused("predict", *arguments).splitlines()[-1].endswith(error)
 
 
-def test_a_record_that_cannot_be_predicted_says_what_to_run(tmp_path: Path) -> None:
-    of_config = refused("predict", EIGHT, "--config", "powersgd_rank1", *NETWORK)
-    assert of_config.startswith(f"{EIGHT}: --config must be one of bucket_10mb, ")
-    file = write(tmp_path, 1, night(1, benchmark(DDP, 0.1)))
-    assert refused("predict", file) == f"{file}: has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"
-    needs = "run pytest perf -k '2gpu and throughput', which measures both\n"
-    sending = refused("predict", edited(tmp_path, config="ddp", world="2gpu", fidelity="lossless"), *NETWORK)
-    assert sending.endswith(f"2gpu has no config without communication: {needs}")
-    limit = {"fidelity": "limit", "wire_bytes_per_step": 0, "config_fingerprint": {}}
-    silent = refused("predict", edited(tmp_path, config="silent", world="2gpu", **limit), *NETWORK)
-    assert silent.endswith(f"2gpu has no config that sends one all-reduce a bucket: {needs}")
-    of_two = refused("predict", edited(tmp_path, world="2gpu_2node"), *NETWORK)
-    assert of_two.endswith("2gpu_2node is of several machines: give a record of one of them, and --network\n")
-    without_canaries = refused("predict", edited(tmp_path), *NETWORK)
-    assert without_canaries.endswith("it has no canaries; run pytest perf/test_collectives.py too\n")
+NEEDS = "run pytest perf -k '2gpu and throughput', which measures both\n"
+LIMIT = {"fidelity": "limit", "wire_bytes_per_step": 0, "config_fingerprint": {}}
+
+
+@pytest.mark.parametrize(
+    ("info", "without", "says"),
+    [
+        ({"world_size": 1}, None, "has no config of several ranks: run pytest perf -k 'ddp or no_comm'\n"),
+        (
+            {"config": "ddp", "world": "2gpu", "fidelity": "lossless"},
+            None,
+            f"2gpu has no config without communication: {NEEDS}",
+        ),
+        (
+            {"config": "silent", "world": "2gpu", **LIMIT},
+            None,
+            f"2gpu has no config that sends one all-reduce a bucket: {NEEDS}",
+        ),
+        (
+            {"world": "2gpu_2node"},
+            None,
+            "2gpu_2node is of several machines: give a record of one of them, and --network\n",
+        ),
+        ({}, "canaries", "it has no canaries; run pytest perf/test_collectives.py too\n"),
+    ],
+    ids=["one rank", "no limit", "nothing sent", "several machines", "no canaries"],
+)
+def test_a_record_that_cannot_be_predicted_says_what_to_run(
+    info: dict[str, object], without: str | None, says: str, tmp_path: Path
+) -> None:
+    """The record of two GPUs with other values in each test, or without a key."""
+    record = json.loads(TWO.read_text())
+    for one in record["benchmarks"]:
+        one["extra_info"] |= info
+    record.pop(without, None)
+    (tmp_path / "edited.json").write_text(json.dumps(record))
+    assert refused("predict", tmp_path / "edited.json", *NETWORK).endswith(says)
 
 
 def test_the_limit_is_the_config_that_sends_no_gradients_whatever_it_is_called(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.extras.whole.plugin import compared, hours, prediction, sentence, steps_of
 from fixtures.extras.whole.whole_account import END, TIME, Place, RankNotes, Stack, WholeAccount, account_of
+from tests.builders import known
 
 MAIN = Place("train.py", 10, "main", "own")
 STEP = Stack((MAIN, Place("train.py", 301, "train", "own")))
@@ -40,9 +41,7 @@ def ranks(
 
 
 def accounted(*given: object, **more: object) -> WholeAccount:
-    account = account_of(ranks(*given, **more))  # type: ignore[arg-type]
-    assert account is not None
-    return account
+    return known(account_of(ranks(*given, **more)))  # type: ignore[arg-type]
 
 
 def test_what_comes_seldom_has_its_line_its_period_and_the_ranks_that_are_busy() -> None:
@@ -89,13 +88,11 @@ def test_a_machine_that_gets_slower_makes_no_steps_seldom() -> None:
     notes = ranks(400)
     for rank in notes:
         rank.step_s = [s * (1 if place < 200 else 2) for place, s in enumerate(rank.step_s)]
-    account = account_of(notes)
-    assert account is not None
+    account = known(account_of(notes))
     assert account.seldom == []
-    found = prediction(account, ["--steps=1000"])
-    assert found is not None
-    assert found.interval_s is not None
-    assert found.interval_s[0] < sum(notes[0].step_s) + 600 * 0.2 < found.interval_s[1]
+    found = known(prediction(account, ["--steps=1000"]))
+    low, high = known(found.interval_s)
+    assert low < sum(notes[0].step_s) + 600 * 0.2 < high
 
 
 def test_a_line_of_every_step_that_regularly_takes_longer_comes_seldom_too() -> None:
@@ -104,8 +101,7 @@ def test_a_line_of_every_step_that_regularly_takes_longer_comes_seldom_too() -> 
     for rank in notes:
         for of_step in rank.sampled.values():
             of_step[loads] = of_step.get(loads, 0.0) + 0.01  # type: ignore[index]
-    account = account_of(notes)
-    assert account is not None
+    account = known(account_of(notes))
     assert [(one.line, one.period) for one in account.seldom] == [("train.py:20", 50)]
 
 
@@ -123,8 +119,7 @@ def test_the_number_of_steps_is_an_argument_of_the_script(arguments: list[str], 
 
 def test_the_hours_of_steps_are_not_said_before_each_line_came_three_times() -> None:
     account = accounted(250, (EVALUATES, 100, 2.0, (0, 1)))
-    found = prediction(account, ["--steps=1000"])
-    assert found is not None
+    found = known(prediction(account, ["--steps=1000"]))
     assert hours(found) == (
         "all 1,000 steps (--steps): time not known, train.py:267 estimate_loss came less than 3 times: raise --minutes"
     )
@@ -136,10 +131,8 @@ def test_what_came_at_the_beginning_alone_does_not_hide_the_hours() -> None:
         rank.sampled[7][SAVES] = 5.0  # type: ignore[index]
         rank.step_s[7] += 5.0  # type: ignore[index]
         rank.seconds = sum(rank.step_s)
-    account = account_of(notes)
-    assert account is not None
-    found = prediction(account, [])
-    assert found is not None
+    account = known(account_of(notes))
+    found = known(prediction(account, []))
     assert found.seconds == pytest.approx(sum(notes[0].step_s) + 9_599 * 0.12, rel=1e-3)
 
 
@@ -161,8 +154,7 @@ def test_nine_in_ten_intervals_hold_the_time() -> None:
             }
             notes.append(RankNotes(step_s=[sum(of.values()) for of in sampled.values()], sampled=sampled, ended=TIME))
         seen = [replace(rank, step_s=rank.step_s[:500]) for rank in notes]
-        account = account_of(seen)
-        assert account is not None
+        account = known(account_of(seen))
         found = prediction(account, [f"--steps={total}"])
         if found is not None and found.interval_s is not None:
             held += found.interval_s[0] <= sum(notes[0].step_s) <= found.interval_s[1]

@@ -132,13 +132,6 @@ def test_the_profile_of_a_script_adds_up(run: Run, script: str) -> None:
         assert {"forward", "backward", "optimizer step"} <= result.breakdown.steps[0].phase_ns.keys()
 
 
-def test_one_launch_compares_gradients_and_then_profiles(run: Run) -> None:
-    first, _ = run(SCRIPTS / "plain.py", check_gradients=True, profile=3)
-    assert first.gradient_error == 0
-    assert first.breakdown is not None
-    assert len(first.breakdown.steps) == 3
-
-
 # The script's own ranges, some with the names of the marks.
 RANGES = """
     with record_function("own"), record_function("forward"), record_function(f"Batch {step}"):
@@ -309,13 +302,6 @@ def test_a_rank_that_hangs_shows_its_own_line_alone(run: Run, written: Callable[
     with pytest.raises(RankFailure, match="rank 1 has made no progress for 10 s at step 5") as failure:
         run(written(before="import time", inside=hangs), rank_timeout_s=10)
     assert failure.value.faults[0].detail.count('File "') == 1
-
-
-def test_a_wrong_argument_of_the_script_shows_its_usage(run: Run) -> None:
-    with pytest.raises(
-        RankFailure, match=r"before its first step with exit code 2\n(.|\n)*unrecognized arguments: --wdith 7"
-    ):
-        run(SCRIPTS / "plain.py", arguments=["--wdith", "7"])
 
 
 def test_a_script_that_accumulates_is_measured_without_static_graph(run: Run) -> None:

@@ -67,14 +67,6 @@ def test_in_a_comparison_the_launches_of_both_sides_are_counted(storage: Path) -
     )
 
 
-def test_a_second_run_is_judged_by_the_record(recorded: Outcome, storage: Path) -> None:
-    length = ("--launches=1", "--steps=8", "--warmup=6", "--explain=none", "--min-slowdown=90")
-    again = live_perf(storage, "perf", PLAIN, "-k", "as_written", *length)
-    assert "no baseline" not in again.output
-    assert "1 measured test" in again.output
-    assert re.search(r"a launch takes \d+\.\d s, and 1 start of ranks \d+ s\b(?! each)", again.unwrapped)
-
-
 def test_a_quick_answer_takes_one_start_and_misses_no_test_without_a_script(recorded: Outcome, storage: Path) -> None:
     """A script that trains long enough for the turns; another one is started for each config."""
     file = next(storage.rglob("*.json"))
@@ -116,11 +108,6 @@ def test_a_name_that_only_a_workload_measures_by_default_is_a_request(storage: P
     requested = cells("2cpu and (as_written or powersgd_rank1)")
     assert "2cpu-powersgd_rank1" in requested
     assert requested.count("2cpu-as_written") == 1
-
-
-def test_without_a_script_its_tests_are_not_collected(storage: Path) -> None:
-    listed = perf(storage, "perf", "--collect-only", "-q")
-    assert not any("test_script" in test for test in listed.test_ids)
 
 
 def test_what_no_config_can_change_is_found_out_once(storage: Path, tmp_path: Path) -> None:

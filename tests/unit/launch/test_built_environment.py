@@ -4,7 +4,6 @@ import fcntl
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
@@ -14,8 +13,6 @@ from uv import find_uv_bin
 
 from fixtures.launch import built_environment
 from fixtures.launch.built_environment import VARIABLE, NotBuilt, built, environments, is_requirement, requirements_of
-
-Say = Callable[[str], None]
 
 
 @pytest.fixture(params=["pip", "uv"])

@@ -1,6 +1,5 @@
 """A revision of a project whose tests name the code themselves."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +15,15 @@ from fixtures.launch.other_side import (
     checked_out,
     find_revision,
 )
+from tests.own_repository import git
 
 
 @pytest.fixture
 def revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Revision:
     """A revision of a repository with one module that is committed and one that is not."""
     (tmp_path / "committed_module.py").touch()
-    author = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "first"]):
-        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        git(tmp_path, *command)
     (tmp_path / "new_module.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     return find_revision("HEAD", OwnCode(), tmp_path)

@@ -2,11 +2,9 @@
 
 import errno
 import json
-import multiprocessing
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -159,29 +157,6 @@ def test_saving_leaves_nothing_but_the_record_with_the_mode_of_the_umask(tmp_pat
         os.umask(before)
     assert list(file.parent.iterdir()) == [file]
     assert file.stat().st_mode & 0o777 == mode
-
-
-def _save_many(folder: Path, name: str, count: int, together: Barrier) -> None:
-    for _ in range(count):
-        together.wait(30)
-        save(folder, benchmark(DDP, 0.1), name=name)
-
-
-def test_runs_that_save_at_once_under_one_name_or_two_take_a_number_each(tmp_path: Path) -> None:
-    server, count, names = multiprocessing.get_context("forkserver"), 20, ("night", "night", "candidate")
-    server.set_forkserver_preload([__name__])
-    together = server.Barrier(len(names))
-    processes = [
-        server.Process(target=_save_many, args=(tmp_path, name, count, together), daemon=True) for name in names
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0, 0, 0]
-    numbers = sorted(file.name.partition("_")[0] for file in (tmp_path / HERE).iterdir())
-    assert numbers == [f"{number:04}" for number in range(1, 3 * count + 1)]
-    assert medians(read_history(tmp_path, HERE)) == {DDP: [[0.1]] * 3 * count}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import json
 import os
 import resource
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from itertools import cycle, repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,10 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_what_is_written_at_the_same_time_gets_numbers_of_its_own(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        files = list(pool.map(lambda number: write_numbered(tmp_path, "night", {"number": number}), range(40)))
-    assert sorted(file.name for file in files) == [f"{number:04}_night.json" for number in range(1, 41)]
-    assert sorted(json.loads(file.read_text())["number"] for file in files) == list(range(40))
+def test_what_processes_write_at_the_same_time_under_one_name_or_two_gets_numbers_of_its_own(tmp_path: Path) -> None:
+    records = [{"number": number} for number in range(60)]
+    with ProcessPoolExecutor(4, mp_context=get_context("forkserver")) as pool:
+        names = cycle(("night", "night", "candidate"))
+        files = list(pool.map(write_numbered, repeat(tmp_path), names, records))
+    assert sorted(file.name.partition("_")[0] for file in files) == [f"{number:04}" for number in range(1, 61)]
+    assert [json.loads(file.read_text()) for file in files] == records

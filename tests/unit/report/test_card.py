@@ -15,7 +15,7 @@ from fixtures.report.rows import Report
 from fixtures.session.run_record import record_so_far
 from fixtures.stats.difference import Turns
 from tests.builders import effect_of, launch, measured, run_of
-from tests.run_reports import DDP, h200, info_of, large, report_of, slower, undecided
+from tests.run_reports import DDP, h200, info_of, large, report_of, slower, undecided, with_reference
 from tests.saved_records import Record, infos
 
 HOST = "the host, which launches kernels too late"
@@ -152,20 +152,6 @@ def test_a_run_without_baselines_has_nothing_to_compare_with(near: list[str] | N
     assert verdict.tone == "plain"  # no green tick
 
 
-def test_what_a_run_could_not_have_found_is_one_sentence() -> None:
-    nothing = "no slowdown up to 100 % would have been found"
-    assert said(every_test(h200(), found_percent=1e9))["verdict"].endswith(
-        f"; {nothing}, because the machine was slower"
-    )
-    assert said(every_test(h200(), found_percent=230.0))["verdict"].endswith(f"; {nothing}")
-
-
-def test_what_no_record_has_is_the_suspect() -> None:
-    many = [f"NCCL_{name}=1 is set" for name in "ABCDEF"]
-    assert said(h200() | {"suspects": many[:1]})["verdict"] == f"{QUIET}; in no record: NCCL_A=1 is set"
-    assert said(h200() | {"suspects": many})["verdict"].endswith("NCCL_D=1 is set and 2 more")
-
-
 def test_a_quick_run_is_not_judged() -> None:
     requested = {"launches": 2, "steps": 8, "warmup": 6}
     record = every_test(h200() | {"quick": True}, verdict={"word": "no baseline"}, requested=requested)
@@ -187,10 +173,6 @@ def test_what_disturbed_the_run_is_why_nothing_is_proved(more: Record, says: str
     assert said(record)["change"] == "nothing yet: this run does not show which config is faster"
 
 
-def test_a_run_that_nothing_watched_says_so() -> None:
-    assert said(h200() | {"unwatched": True})["proved"].endswith("; whether other work disturbed the run is not known")
-
-
 def test_in_a_disturbed_run_or_an_ab_test_no_config_is_advised() -> None:
     says = concluded(undecided(h200() | {"disturbed": ["busy"]}, "disturbed"))
     assert [one.text for one in says.best] == [
@@ -204,19 +186,7 @@ def test_in_a_disturbed_run_or_an_ab_test_no_config_is_advised() -> None:
 
 
 def test_a_reference_is_no_test_and_stands_in_the_table() -> None:
-    reference = {
-        "test": "perf/test_scaling.py::test_scaling[vit_l_32-1gpu-single]",
-        "workload": "vit_l_32",
-        "world": "1gpu",
-        "world_size": 1,
-        "interconnect": "native",
-        "config": "single",
-        "launch_medians_s": [0.08, 0.08],
-        "samples_per_s": 400.0,
-    }
-    record = h200() | {"references": [reference]}
-    record["benchmarks"] = [one for one in record["benchmarks"] if one["extra_info"]["config"] in ("ddp", "bf16")]
-    report = report_of(record)
+    report = report_of(with_reference(h200()))
     assert {row.config for row in report.tests if not row.is_reference} == {"ddp", "bf16"}
     (row,) = (row for rows in report.tables.values() for row in rows if row.is_reference)
     assert (row.config, row.word, round(row.step_ms, 6)) == ("single", "reference", 80)

@@ -75,13 +75,6 @@ def test_a_gain_is_judged_as_two_sides_of_an_ab_test_are() -> None:
     assert gain.found == found
 
 
-def test_where_no_setting_clearly_gains_the_largest_gain_is_said() -> None:
-    (line,) = setting_lines(table(4, **{"ctas_4-bucket_25mb": 0.12}))
-    assert line.startswith(f"none of {len(NCCL_SETTINGS)} of NCCL's settings clearly gains; most: ")
-    (line,) = setting_lines(table(8, DDP_FILE))
-    assert line.startswith(f"none of {len(DDP_SETTINGS)} of DDP's settings clearly gains; most: ")
-
-
 def test_a_variable_of_a_script_is_compared_with_the_script_as_written() -> None:
     of_script = [name for name in CONFIGS if name.startswith("as_written")]
     (line,) = setting_lines(table(9, of_script, **{"as_written-connections_1": 0.0986}))

@@ -25,7 +25,7 @@ from fixtures.session.ab_launches import ABResult
 from fixtures.session.explanation import explanation_of
 from fixtures.session.run_state import Run
 from fixtures.stats.verdict import Verdict
-from tests.builders import SETTINGS, case_of, effect_of, launch, measured, report_of, run_of
+from tests.builders import SETTINGS, case_of, effect_of, launch, measured, report_of
 from tests.h200 import POWERSGD
 
 OTHER = Interpreter(
@@ -116,16 +116,6 @@ def test_all_that_is_to_be_known_of_a_row_is_on_its_line(everything: Run) -> Non
     (row,) = [line for line in table if line.startswith("powersgd_rank1_same_shape ")]
     assert {"316.2", "+0.0", "100.0", "125.0"} <= set(row.split())
     assert row.endswith("slower 125.0 %")
-
-
-def test_how_four_worlds_scale_fits_in_one_line() -> None:
-    worlds = [replace(busy("bucket_2000mb"), world=parse_world(f"{size}gpu")) for size in (2, 4, 6, 8)]
-    run = run_of(replace(busy("single"), world=parse_world("1gpu")), *worlds)
-    printed = report_lines(run, report_of(run))
-    assert (
-        "scaling efficiency of the fastest lossless config: 2gpu 100.0, 4gpu 100.0, 6gpu 100.0, 8gpu 100.0 %" in printed
-    )
-    assert too_long(printed) == []
 
 
 def test_the_table_of_gradients_fits() -> None:

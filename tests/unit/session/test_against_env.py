@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from fixtures.launch.other_side import OtherSide
 from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.session.against_env import RESERVED, read_variables
 
@@ -57,6 +56,10 @@ def test_variables_are_read(given: list[str], variables: dict[str, str], monkeyp
             "--against-env PYTHONPATH=src: ranks import from where pytest does; to compare two versions of your code, "
             "use --against",
         ),
+        *(
+            ([f"{name}=x"], f"--against-env {name}=x: the suite decides {name} for the ranks of both sides")
+            for name in sorted(RESERVED)
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_a_usage_error(
@@ -66,14 +69,3 @@ def test_what_cannot_be_compared_is_a_usage_error(
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     with pytest.raises(pytest.UsageError, match=f"^{re.escape(complaint)}$"):
         read_variables(given, [NATIVE, SHM])
-
-
-@pytest.mark.parametrize("name", sorted(RESERVED))
-def test_what_the_suite_decides_is_refused_by_name(name: str) -> None:
-    with pytest.raises(pytest.UsageError, match=f"the suite decides {name} for the ranks of both sides$"):
-        read_variables([f"{name}=something"], [NATIVE])
-
-
-def test_the_other_side_is_named_by_its_variables() -> None:
-    side = OtherSide(variables={"NCCL_MAX_CTAS": "4", "NCCL_ALGO": "Ring"})
-    assert {side.name, side.under, side.than, side.test_suffix} == {"with NCCL_MAX_CTAS=4 and NCCL_ALGO=Ring"}

@@ -1,7 +1,6 @@
 """``python -m fixtures explain FILE...`` as a user runs it."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -22,23 +21,17 @@ def test_it_prints_the_parts_of_each_rank_the_collectives_of_a_step_and_json(tmp
     files = [recording.chrome(tmp_path / f"rank{recording.rank}.json.gz") for recording in ranks]
     outcome = explain(*files, "--collectives").exits(0)
     lines = [line.split() for line in outcome.output.splitlines()]
-    rows = {line[0]: line[1:] for line in lines if line and line[0] in ("0", "1", "all")}
-    assert rows["0"][:7] == ["2", "1.00", "0.75", "0.18", "0.05", "0.02", "0.40"]
-    assert rows["all"][0] == "1.00"
+    assert ["0", "2", "1.00", "0.75", "0.18", "0.05", "0.02", "0.40"] in [line[:8] for line in lines]
     assert "late: rank 1 in 2 of 4 collectives" in outcome.output
     # After the start of the backward pass, at 320 us of a step; the second has no compute beside it but 20 us.
-    sent = [line for line in lines if "all_reduce" in line]
-    assert [row[0] for row in sent] == ["1", "2"]
-    assert sent[0][-4:] == ["0.10", "0.200", "0.200", "0.000"]
-    assert sent[1][-4:] == ["0.46", "0.125", "0.050", "0.115"]
-    plain = explain(*files).output
-    assert " all_reduce " not in plain
-    assert "\n1  2  1.00  0.75  0.05  0.05  0.15  0.25" in re.sub(" +", "  ", plain)
+    first, second = [line for line in lines if "all_reduce" in line]
+    assert (first[0], first[-4:]) == ("1", ["0.10", "0.200", "0.200", "0.000"])
+    assert (second[0], second[-4:]) == ("2", ["0.46", "0.125", "0.050", "0.115"])
+    assert " all_reduce " not in explain(*files).output
     info = json.loads(explain(*files, "--json").output)
     assert sum(info["breakdown_ms"].values()) == pytest.approx(info["profiled_step_ms"], rel=1e-9)
     assert info["late_ranks"] == {"1": 2}
-    one_export = explain(sqlite(tmp_path / "both.sqlite", ranks))
-    assert "late: rank 1 in 2 of 4 collectives" in one_export.output
+    assert "late: rank 1 in 2 of 4 collectives" in explain(sqlite(tmp_path / "both.sqlite", ranks)).output
 
 
 def test_the_limit_is_the_one_that_the_record_of_the_run_has(tmp_path: Path) -> None:
@@ -207,12 +200,3 @@ def test_names_of_ranges_are_options(tmp_path: Path) -> None:
         recording.run(GEMM, 1000 + 200 * step, 1150 + 200 * step, at=100 * step + 20)
     outcome = explain(recording.chrome(tmp_path / "theirs.json"), "--step", "train_iter_*", "--phase", "fwd*")
     assert "phases of rank 0 on the device, ms: fwd+bwd 0.15" in outcome.output
-
-
-def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    """tests/extras/explain/test_recordings.py has every kind of bad file."""
-    (tmp_path / "cut.json").write_text('{"traceEvents": [')
-    outcome = explain(tmp_path / "cut.json")
-    assert (outcome.exit_code, outcome.output) == (2, "")
-    assert outcome.errors.startswith("error: cut.json cannot be read: incomplete or damaged JSON")
-    assert outcome.errors.count("\n") == 1

@@ -80,8 +80,3 @@ def test_a_run_with_a_baseline_says_nothing_of_this(recorded: Path, tmp_path: Pa
     again = perf(storage, *SUITE, f"--benchmark-json={json_file}", variables=machine(pcie_width=8)).exits(0)
     assert "Compared with" not in again.output
     assert "first_run" not in json.loads(json_file.read_text())
-
-
-def test_a_first_run_on_a_quiet_cpu_says_nothing_of_this(tmp_path: Path) -> None:
-    outcome = perf(tmp_path / "baselines", *SUITE[:-2]).exits(0)
-    assert "Compared with" not in outcome.output

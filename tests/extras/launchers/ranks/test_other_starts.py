@@ -53,11 +53,6 @@ def test_another_number_of_ranks_is_one_line(run: Run, written: Callable[..., Pa
     assert str(failure.value) == f"as_written: train.py starts {started} itself, 2cpu has 2: have it start 2"
 
 
-def test_a_script_that_starts_ranks_in_any_case_has_no_single(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(CannotRun, match="starts 2 ranks itself when no launcher does"):
-        run(written(STARTS["processes in a loop"]), "single", "1cpu")
-
-
 def test_other_processes_start_as_usual(run: Run, written: Callable[..., Path]) -> None:
     helpers = """
         lines = mp.Queue()

@@ -52,12 +52,6 @@ def test_the_harmful_one_is_said_first_and_the_report_has_the_curves(
     assert re.search(r"^ *step +as written", report, re.MULTILINE)
 
 
-def test_an_unlucky_seed_is_not_held_against_a_sound_hook(tmp_path: Path) -> None:
-    _, losses = trained(tmp_path, f"--script={SCRIPT} --unlucky", "-k", "2cpu-bf16]")
-    assert losses["bf16"]["word"] == "same"
-    assert losses["bf16"]["seeds_percent"] > 20
-
-
 def test_a_loss_that_cannot_be_seen_is_refused_with_the_reason(tmp_path: Path) -> None:
     outcome, losses = trained(tmp_path, f"--script={SCRIPT} --by-hand", "-k", "2cpu-bf16]")
     assert losses == {}

@@ -39,26 +39,6 @@ def test_the_command_is_in_the_summary_without_its_secrets(tmp_path: Path) -> No
     assert "hidden" not in summary
 
 
-def test_the_summary_of_a_stored_run_says_since_which_night_a_test_fails(tmp_path: Path) -> None:
-    record = h200()
-    slow = record["benchmarks"][0]
-    slow["extra_info"]["verdict"] = {"word": "slower", "reason": "slower by 5.1 %"}
-    for number in range(3):
-        record["finished"] = f"2026-11-2{number}T03:00:00+00:00"
-        (tmp_path / f"night{number}.json").write_text(json.dumps(record))
-    command("report", tmp_path / "night2.json", "-o", tmp_path / "out", f"--history={tmp_path}").exits(0)
-    summary = (tmp_path / "out/report.md").read_text()
-    assert "slower by 5.1 %; failing since record night0 of 2026-11-20, commit " in " ".join(summary.split())
-    assert ", 3 nights\n" in summary
-
-
-def test_a_run_that_measures_nothing_has_a_page_with_the_reason(tmp_path: Path) -> None:
-    failing = tmp_path / "test_failing.py"
-    failing.write_text("def test_it():\n    assert not 'the reason'\n")
-    perf(tmp_path / "baselines", "perf/test_scaling.py", str(failing), "-k", "test_it", f"--report={tmp_path}")
-    assert "the reason" in (tmp_path / "report.html").read_text()
-
-
 @pytest.mark.parametrize(
     ("plugin", "says"),
     [

@@ -231,17 +231,12 @@ def test_a_bad_record_is_refused_by_name_and_the_good_one_next_to_it_too(
     assert files_in(storage) == ["rack-7/0001_first.json"]
 
 
-def test_a_torn_record_a_missing_file_and_a_bad_name_are_refused_at_once(
-    storage: Path, tonight: Path, tmp_path: Path
-) -> None:
-    torn, unnameable, missing = tmp_path / "torn.json", tmp_path / "a b.json", tmp_path / "missing.json"
-    torn.write_bytes(tonight.read_bytes()[:2000])
-    shutil.copy(tonight, unnameable)
-    outcome = promote(storage, "--yes", torn, unnameable, missing).exits(2)
-    first, second, third = outcome.errors.splitlines()[1:]
-    assert first.startswith(f"{torn}: cannot be read: incomplete or damaged JSON (")
-    assert second.startswith(f"{unnameable}: 'a b' is not a valid name for a baseline")
-    assert third.startswith(f"{missing}: cannot be read: ")
+def test_a_torn_record_and_a_bad_name_are_refused_at_once(storage: Path, tonight: Path, tmp_path: Path) -> None:
+    (tmp_path / "torn.json").write_bytes(tonight.read_bytes()[:2000])
+    shutil.copy(tonight, tmp_path / "a b.json")
+    outcome = promote(storage, "--yes", tmp_path / "torn.json", tmp_path / "a b.json").exits(2)
+    assert f"\n{tmp_path / 'torn.json'}: cannot be read: incomplete or damaged JSON (" in outcome.errors
+    assert f"\n{tmp_path / 'a b.json'}: 'a b' is not a valid name for a baseline" in outcome.errors
 
 
 def test_a_run_that_could_find_too_little_may_become_a_baseline(storage: Path, tonight: Path, tmp_path: Path) -> None:

@@ -115,16 +115,6 @@ def test_lossy_hooks_and_autocast_are_tried_where_allowed(tmp_path: Path) -> Non
     assert re.search(r"the last \d+ candidates and references take turns in the same ranks", outcome.unwrapped)
 
 
-def test_a_hook_that_is_fast_and_wrong_never_wins(tmp_path: Path) -> None:
-    outcome, tuning = tune(tmp_path, f"--hook={FAST_AND_WRONG}", variables={WRONG: FAST_AND_WRONG})
-    assert outcome.exit_code == 0, outcome.output
-    assert "own_fast" not in tuning["config"]
-    assert tuning["decision"] == "faster"
-    (excluded, *_) = (one["excluded"] for one in tuning["tried"] if one["config"].startswith("own_fast"))
-    assert "hook_steps:check of tests.hooks_for_tests:fast_and_wrong is wrong" in excluded
-    assert "out: own_fast-bucket" in outcome.output
-
-
 def test_a_script_is_searched_with_what_it_can_run_against_itself(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("model = DistributedDataParallel(net, device_ids=[rank])\n")

@@ -40,8 +40,7 @@ def script(folder: Path, steps: int) -> str:
 def test_both_sides_are_compared_part_by_part_and_are_in_the_record(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     given = ("perf/test_whole.py", script(tmp_path, 90), "--whole", "--against-env=OMP_NUM_THREADS=2")
-    outcome = live_perf(tmp_path, *given, f"--benchmark-json={file}")
-    assert outcome.exit_code == 0, outcome.output
+    outcome = live_perf(tmp_path, *given, f"--benchmark-json={file}").exits(0)
     (found,) = json.loads(file.read_text())["whole"]
     for side in (found["account"], found["other"]):
         assert [(one["line"], one.get("period")) for one in side["seldom"]] == [("train.py:21 evaluate", 20)]
