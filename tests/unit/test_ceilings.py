@@ -14,17 +14,17 @@ from tests.rooms import ROOT
 CEILINGS = {
     "fixtures": (3, 127),
     "matrix": (12, 993),
-    "stats": (12, 1203),
+    "stats": (12, 1180),
     "machine": (6, 649),
     "trace": (6, 905),
     "launch": (12, 1594),
-    "records": (12, 1728),
-    "ranks": (35, 5017),
-    "session": (26, 3126),
+    "records": (11, 1681),
+    "ranks": (35, 5028),
+    "session": (25, 3107),
     "gradients": (20, 2422),
-    "report": (14, 1963),
-    "extras": (84, 7798),
-    "tests": (380, 19619),
+    "report": (14, 1958),
+    "extras": (86, 7864),
+    "tests": (380, 19636),
 }
 
 
