@@ -74,7 +74,9 @@ def test_the_limit_has_the_line_in_which_it_lies(
 ) -> None:
     path = script(IMPORTS + before, step, steps=200)
     found = limit_of(run, path)
-    assert (found.by, (found.line or "").split(" ")[0]) == (by, line_with(path, line))
+    # Of two ranks on two cores one may be late: the others wait for it because of the same part.
+    limit = found.late_by if found.by == "waiting" else found.by
+    assert (limit, (found.line or "").split(" ")[0]) == (by, line_with(path, line))
 
 
 def test_the_rank_that_the_others_wait_for_has_the_line_that_makes_it_late(run: Run, script: Write) -> None:
