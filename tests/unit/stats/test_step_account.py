@@ -15,11 +15,13 @@ from fixtures.stats.step_account import (
     RankCpus,
     Share,
     account_of,
+    critical_rank,
     crowded,
     grows_percent,
     host_time,
     usual,
 )
+from fixtures.stats.step_limit import limited_by
 from tests.builders import known
 
 LOOP = {"loader": 0.010, "forward": 0.020, "backward": 0.060, "update": 0.010, "own": 0.0}
@@ -130,6 +132,22 @@ def test_on_a_gpu_idle_is_what_the_profile_leaves_of_the_measured_step() -> None
     waits = gpu(device(60, 10, waiting={"1": 20.0}))
     assert waits.device_ms == pytest.approx({"compute": 60, "transfer": 10, "copy": 0, "waiting": 20, "idle": 10})
     assert waits.waiting_ms == pytest.approx({"1": 20})
+
+
+def test_a_device_of_whose_value_the_host_waits_waits_for_the_other_rank() -> None:
+    """In the profiled steps the other rank was the late one."""
+    loads = host_time([{"loader": 0.066, "forward": 0.042, AHEAD: 0.027}] * 16, {}, lead_ms=20.0)
+    waits = host_time([{"forward": 0.044, AHEAD: 0.091}] * 16, {}, lead_ms=20.0)
+    account = account_of(
+        [loads, waits],
+        [device(63, 0, waiting={"1": 20.0}, host_waits=16.0, step=135), device(60, 0, host_waits=20.0, step=135)],
+        measured_ms=135,
+        on_gpu=True,
+    )
+    assert account.ranks[1].device_ms == pytest.approx(
+        {"compute": 60, "transfer": 0, "copy": 0, "waiting": 31, "idle": 44}
+    )
+    assert (critical_rank(account.ranks), limited_by(account).by) == (0, "loader")
 
 
 def test_a_profile_whose_compute_is_longer_than_the_measured_step_gives_nothing() -> None:
