@@ -33,8 +33,6 @@ class Regression:
 REGRESSIONS = {
     # pytorch#181761: AdamW keeps a DTensorSpec a parameter and step.
     "fsdp2_keeps_objects": Regression(slower="2.11.0", other="2.8.0", tests="test_sharding and fsdp2]"),
-    # The loss of a classifier whose last layer is split over the ranks.
-    "loss_parallel_keeps_objects": Regression(slower="2.11.0", other="2.8.0", script="loss_parallel.py"),
     # DTensor's cache of shardings has the weight of lerp in its key. So have pow, clamp and where.
     "sharded_moving_average": Regression(slower="2.12.1", other="2.11.0", script="moving_average.py"),
 }
