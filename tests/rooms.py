@@ -26,7 +26,8 @@ FLOORS = (
 )
 # Where torch may be imported at the top of a module: code that runs inside a rank.
 IN_A_RANK = (
-    *("fixtures.ranks.", "fixtures.gradients.in_rank.", "fixtures.extras.torch_bugs.reproducers"),
+    "fixtures.ranks.",
+    "fixtures.gradients.in_rank.",
     "fixtures.extras.hooks.all_to_all",
     "fixtures.extras.launchers.",
     "fixtures.extras.loss.in_rank.",

@@ -19,12 +19,12 @@ CEILINGS = {
     "trace": (6, 905),
     "launch": (12, 1594),
     "records": (11, 1681),
-    "ranks": (35, 5028),
+    "ranks": (35, 5026),
     "session": (25, 3107),
-    "gradients": (20, 2422),
+    "gradients": (20, 2413),
     "report": (14, 1958),
-    "extras": (86, 7864),
-    "tests": (380, 19644),
+    "extras": (82, 7423),
+    "tests": (376, 19607),
 }
 
 
