@@ -1,9 +1,12 @@
 """The line of the user's code in which steps spend their time."""
 
+import time
+from contextlib import ExitStack
+
 import pytest
 import torch
 
-from fixtures.ranks.host_time import HostTimeline, Place, Stack, _watch_copies, lines_of
+from fixtures.ranks.host_time import HostTimeline, Place, Stack, _watch_calls, lines_of
 from fixtures.stats.step_account import AHEAD
 
 
@@ -27,15 +30,27 @@ def test_longer_steps_are_named_by_the_outermost_line_that_the_others_lack() -> 
 def test_a_value_read_from_a_gpu_waits_for_it_and_one_on_the_cpu_does_not() -> None:
     """A meta tensor stands for one on a GPU: it has no value, so reading it raises."""
     timeline = HostTimeline()
-    undo = _watch_copies(timeline)
     timeline.begin()
-    try:
+    with ExitStack() as undo:
+        _watch_calls(timeline, undo)
         read = torch.ones(1).item() + float(torch.ones(1))
         with pytest.raises(RuntimeError, match="meta"):
             torch.ones(1, device="meta").item()
-    finally:
-        undo()
     timeline.end_step()
     (step,) = timeline.steps
     assert (read, {phase for phase, s in step.items() if s}) == (2.0, {"own", AHEAD})
     assert "item" not in vars(torch.Tensor)
+
+
+def test_a_call_that_synchronizes_waits_for_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function stands for torch's, which needs a GPU."""
+    monkeypatch.setattr(torch.cuda, "synchronize", original := lambda: time.sleep(0.02))
+    timeline = HostTimeline()
+    timeline.begin()
+    with ExitStack() as undo:
+        _watch_calls(timeline, undo)
+        torch.cuda.synchronize()
+    timeline.end_step()
+    (step,) = timeline.steps
+    assert step[AHEAD] >= 0.02
+    assert torch.cuda.synchronize is original

@@ -17,7 +17,7 @@ def on_cpu(line: str | None = None, errors: dict[str, float] | None = None, **ms
     return RankAccount(step_ms=sum(ms.values()), host_ms=ms, errors_ms=errors or {}, lines=lines)
 
 
-def on_gpu(host: dict[str, float], device: dict[str, float], *, host_waits_ms: float = 0) -> RankAccount:
+def on_gpu(host: dict[str, float], device: dict[str, float]) -> RankAccount:
     whole = dict.fromkeys(("compute", "transfer", "copy", "waiting", "idle"), 0.0) | device
     lines = [Line(phase=phase, line=f"train.py:{phase}", ms=ms, error_ms=0) for phase, ms in host.items()]
     return RankAccount(
@@ -25,7 +25,6 @@ def on_gpu(host: dict[str, float], device: dict[str, float], *, host_waits_ms: f
         host_ms=host,
         errors_ms={},
         device_ms=whole,
-        host_waits_ms=host_waits_ms,
         is_ahead=False,
         lines=lines,
     )
@@ -65,15 +64,16 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
     [
         # Idle, and the host never blocks: its largest part limits; waiting for a value of the device is none of them.
         (on_gpu({"loader": 30, AHEAD: 55, "own": 15}, {"compute": 48, "idle": 52}), "loader", 52),
-        (on_gpu(HOST, {"compute": 81, "idle": 19}), "host", 19),
+        (on_gpu(HOST, {"compute": 79, "idle": 21}), "host", 21),
         (on_gpu({"loader": 70, "forward": 30}, {"compute": 40, "idle": 60}), "loader", 60),
         (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
         # Launch, wait, launch.
-        (on_gpu(HOST, {"compute": 81, "idle": 19}, host_waits_ms=60), "synchronisation", 19),
+        (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 81, "idle": 19}), "synchronisation", 19),
         # The host waits for its loader, and then for the device.
-        (on_gpu({"loader": 45, "own": 30, "forward": 25}, {"compute": 50, "idle": 50}, host_waits_ms=25), "loader", 50),
+        (on_gpu({"loader": 45, AHEAD: 30, "forward": 25}, {"compute": 50, "idle": 50}), "loader", 50),
         # The device has no slack.
-        (on_gpu(HOST, {"compute": 91, "idle": 9}), "compute", 91),
+        (on_gpu(HOST, {"compute": 98, "idle": 2}), "compute", 98),
+        (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 91, "idle": 9}), "compute", 91),
         (on_gpu(HOST, {"compute": 54, "transfer": 46}), "transfer", 46),
         (on_gpu(HOST, {"compute": 85, "copy": 15}), "copy", 15),
         (on_gpu(HOST, {"compute": 85, "transfer": 15}), "compute", 85),
@@ -82,6 +82,13 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
 def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, percent: float) -> None:
     assert of(account).by == by
     assert of(account).percent == pytest.approx(percent)
+
+
+@pytest.mark.parametrize("idle", [5, 14])
+def test_both_limit_where_neither_has_slack(idle: int) -> None:
+    """A compiled nanoGPT on two H200: these two launches of one machine."""
+    found = of(on_gpu(HOST, {"compute": 100 - idle, "idle": idle}))
+    assert (found.by, found.percent, found.also, found.line) == ("compute", 100 - idle, "host", "train.py:backward")
 
 
 def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() -> None:
