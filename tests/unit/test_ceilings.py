@@ -15,7 +15,7 @@ CEILINGS = {
     "fixtures": (3, 127),
     "matrix": (12, 993),
     "stats": (12, 1193),
-    "machine": (6, 649),
+    "machine": (6, 651),
     "trace": (6, 905),
     "launch": (12, 1594),
     "records": (11, 1681),
