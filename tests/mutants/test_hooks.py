@@ -49,7 +49,7 @@ def ask(three_ranks: RankSets, check: str, hook: Hook, world: World, **arguments
     asked = {"function": path(check), "arguments": {**arguments, "hook": hook.name}}
     doing = f"{check} of {hook.name} on {world.name}"
     try:
-        answers = ranks.run(world, "tests.ranks.rank_errors:tried", asked, doing=doing)
+        answers = ranks.run(world, "tests.ranks.rank_faults:tried", asked, doing=doing)
     except RankFailure as failure:
         return [str(failure)]  # it begins with ``doing``
     if errors := [answer["error"] for answer in answers if answer["error"] is not None]:

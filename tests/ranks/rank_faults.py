@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 import weakref
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
 
 from fixtures.launch.channel import IMPORTING, LATE_IMPORT, Channel
-from fixtures.launch.protocol import CannotRun
+from fixtures.launch.protocol import REQUESTS, CannotRun, to_json
 from fixtures.ranks.context import RankContext
 
 
@@ -192,3 +194,24 @@ def _channel() -> Channel:
         frame = frame.f_back
     channel: Channel = frame.f_locals["channel"]
     return channel
+
+
+# Any: JSON.
+def tried(ctx: RankContext, *, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Call ``module:function`` as ranks do. Returns its ``value``, or ``NAME: MESSAGE`` of an ``error``; else None."""
+    module, _, name = function.partition(":")
+    called, request = getattr(importlib.import_module(module), name), REQUESTS.get(function)
+    try:
+        value = called(ctx, **arguments) if request is None else called(ctx, request(**arguments))
+    except Exception as error:
+        return {"value": None, "error": f"{type(error).__name__}: {error}"}
+    return {"value": to_json(value), "error": None}
+
+
+def at_start(ctx: RankContext) -> str:
+    """Return the variables that the process was started with, each with a null character behind it."""
+    return Path("/proc/self/environ").read_text()
+
+
+def variable(ctx: RankContext, *, name: str) -> str | None:
+    return os.environ.get(name)

@@ -1,8 +1,10 @@
 """Code inside a rank for test_interleaved.py and test_nccl_log.py: what configs that take turns build, and leave."""
 
+import os
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.ranks.context import RankContext
 from fixtures.ranks.interleaved import interleave
-from tests.ranks.rank_nccl import write
 
 
 def models_left(ctx: RankContext) -> int:
@@ -101,3 +102,15 @@ def _take_turns(
         interleave(ctx, request)
     finally:
         DistributedDataParallel.__init__ = original  # type: ignore[method-assign]
+
+
+def subsystems(ctx: RankContext) -> dict[str, str]:
+    """Return the subsystems that NCCL would log, and its log file."""
+    return {name: os.environ[name] for name in ("NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")}
+
+
+def write(ctx: RankContext, *, text: str) -> int:
+    """Append to the file in NCCL_DEBUG_FILE like NCCL. Returns the process id."""
+    with Path(os.environ["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid()))).open("a") as log:
+        log.write(text)
+    return os.getpid()

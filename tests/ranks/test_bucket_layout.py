@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.gradients.cases import DDP_OPTIONS, DdpOption
 from fixtures.launch.rank_sets import RankSet
-from tests.ranks.asking import called
+from tests.ranks.asking import called, trained
 
 
 @pytest.mark.parametrize("option", DDP_OPTIONS.values(), ids=DDP_OPTIONS)
@@ -25,3 +25,12 @@ def test_ddp_trains_the_same_when_its_logger_is_ended(ranks: RankSet, option: st
         assert (ended[-1], always[-1]) == (ended[3], always[3] + 3)
         assert answer["same gradients"]
         assert answer["bytes"][0] == answer["bytes"][1]
+
+
+def test_ddp_is_given_the_planted_bucket_for_its_workload_alone(ranks: RankSet) -> None:
+    planted, plain = (
+        trained(ranks, "ddp_default", workload=f"studies.planted:vit_tiny__{size}__1")[0].bucket_bytes
+        for size in ("100mb", "0us")
+    )
+    assert planted == [sum(plain)]
+    assert len(plain) > 1

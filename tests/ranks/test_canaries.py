@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from fixtures.launch.protocol import CanaryRequest
+from fixtures.launch.protocol import CanaryRequest, TransferRequest
 from fixtures.launch.rank_sets import RankSet, RankSets
+from fixtures.matrix.transfers import KINDS
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.ranks.bare_operations import REPETITIONS
 from fixtures.records.baselines import recorded_canaries
@@ -105,3 +106,13 @@ def test_an_interconnect_is_looked_at_for_the_last_time_before_its_ranks_end(two
 def test_what_is_recorded_is_read_back_without_the_looks_between(looks: CanaryTimes) -> None:
     (world,) = recorded_canaries(RunRecord(canaries={"native": looks.to_record()}))["native"].items()
     assert world == ("2cpu", {name: [*looks.before_s[name], *looks.after_s[name]] for name in ALL})
+
+
+@pytest.mark.parametrize("kind", [name for name, kind in KINDS.items() if not kind.copy])
+def test_every_kind_delivers_and_takes_its_time(ranks: RankSet, kind: str) -> None:
+    """The rank checks what arrives."""
+    for size, message_bytes in (("8b", 8), ("1mb", 2**20)):
+        request = TransferRequest(transfer=f"{kind}_{size}", steps=3, warmup=1)
+        results = ranks.ask(parse_world("2cpu"), request, doing=kind)
+        assert [len(result) for result in results] == [3, 3]
+        assert min(time for result in results for time in result) > message_bytes / 100e9  # no memory is that fast

@@ -82,20 +82,19 @@ def test_another_setting_is_trained_or_says_why_not(ranks: RankSet, config: str)
         assert config not in ("skip_unused-bucket_25mb", "comm_mem-bucket_25mb", "no_buffer_broadcast-bucket_25mb")
 
 
-@pytest.mark.parametrize("config", CAPS)
-@pytest.mark.parametrize("dtypes", [1, 2])
-def test_a_setting_that_ddp_heeds_passes_its_check(ranks: RankSet, config: str, dtypes: int) -> None:
-    answer = checked(ranks, config, {}, dtypes=dtypes)
+@pytest.mark.parametrize(
+    ("config", "others"),
+    [
+        *((config, {"dtypes": dtypes}) for config in CAPS for dtypes in (1, 2)),
+        ("skip_unused-bucket_25mb", {"unused": True}),
+    ],
+)
+def test_a_setting_that_ddp_heeds_passes_its_check(ranks: RankSet, config: str, others: dict[str, Any]) -> None:
+    answer = checked(ranks, config, {}, **others)
     assert answer["error"] is None
-    assert len(answer["bytes"]) > dtypes
+    assert len(answer["bytes"]) > others.get("dtypes", 1)
 
 
 @pytest.mark.parametrize(("config", "built_as", "says"), IGNORED)
 def test_a_setting_that_ddp_ignores_is_found(ranks: RankSet, config: str, built_as: dict[str, Any], says: str) -> None:
     assert str(checked(ranks, config, built_as)["error"]).startswith(says)
-
-
-def test_a_bucket_of_unused_parameters_is_skipped(ranks: RankSet) -> None:
-    answer = checked(ranks, "skip_unused-bucket_25mb", {}, unused=True)
-    assert answer["error"] is None
-    assert len(answer["bytes"]) > 1

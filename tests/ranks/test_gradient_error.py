@@ -195,5 +195,5 @@ def test_the_rounding_of_one_dtype_hides_no_loss_in_another(ranks: RankSet) -> N
 def test_what_is_no_number_is_not_called_lossy(ranks: RankSet) -> None:
     workload = "tests.workloads_for_tests:not_a_number"
     request = TrainRequest(workload=workload, config="ddp", world="2cpu", steps=1, warmup=4, check_gradients=True)
-    for answer in called(ranks, "rank_errors:tried", function=request.function, arguments=to_json(request)):
+    for answer in called(ranks, "rank_faults:tried", function=request.function, arguments=to_json(request)):
         assert answer["error"].startswith("Refused: workload 'not_a_number': its gradients are not finite")

@@ -6,6 +6,7 @@ from fixtures.launch.faults import RankFailure
 from fixtures.launch.protocol import CannotRun, InterleaveRequest
 from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
+from tests.ranks.asking import called
 
 STEADY = "tests.workloads_for_tests:steady"
 
@@ -55,27 +56,24 @@ def test_no_round_begins_after_the_time_but_for_the_least(ranks: RankSet) -> Non
     assert {len(copy) for copies in found for copy in copies} == {4}
 
 
-def test_with_the_turns_their_models_are_freed(ranks: RankSet) -> None:
-    """A DDP module must not outlive its process group."""
-    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:models_left", {}, doing="x") == [0, 0]
-
-
-def test_a_config_that_is_built_frees_no_memory_that_graphs_of_earlier_ones_use(ranks: RankSet) -> None:
-    """Without cuBLAS's workspaces, which go with the peak's counter, a replay ended its rank with SIGSEGV (2 H100)."""
-    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:freed_between", {}, doing="x") == [0, 0]
-
-
-def test_after_a_failed_capture_no_other_config_is_built(ranks: RankSet) -> None:
-    """It leaves torch's random numbers in the state of a capture."""
-    assert ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:built_after_a_failed_capture", {}, doing="x") == [
-        1,
-        1,
-    ]
+@pytest.mark.parametrize(
+    ("function", "number"),
+    [
+        ("models_left", 0),  # a DDP module must not outlive its process group
+        # Without cuBLAS's workspaces, which go with the peak's counter, a replay ended its rank with SIGSEGV (2 H100).
+        ("freed_between", 0),
+        ("built_after_a_failed_capture", 1),  # it leaves torch's random numbers in the state of a capture
+    ],
+)
+def test_turns_leave_no_model_free_nothing_that_graphs_use_and_end_with_a_failed_capture(
+    ranks: RankSet, function: str, number: int
+) -> None:
+    assert called(ranks, f"rank_turns:{function}") == [number, number]
 
 
 def test_each_trains_its_own_workload_in_its_own_precision(ranks: RankSet) -> None:
     workloads = ["vit_tiny", "vit_tiny@autocast"]
-    found, _ = ranks.run(parse_world("2cpu"), "tests.ranks.rank_turns:dtypes", {"workloads": workloads}, doing="x")
+    found, _ = called(ranks, "rank_turns:dtypes", workloads=workloads)
     assert found == {"left": ["torch.float32"], "vit_tiny": ["torch.float32"], "vit_tiny@autocast": ["torch.bfloat16"]}
 
 

@@ -8,7 +8,7 @@ from tests import nccl_logs as logs
 
 ONE, TWO = World(backend="gloo", size=1), World(backend="gloo", size=2)
 LOG = "fixtures.ranks.process_group:nccl_log"
-WRITE = "tests.ranks.rank_nccl:write"
+WRITE = "tests.ranks.rank_turns:write"
 
 
 def call(ranks: RankSet, function: str, world: World = ONE, **arguments: object) -> list[object]:
@@ -17,7 +17,7 @@ def call(ranks: RankSet, function: str, world: World = ONE, **arguments: object)
 
 def test_measured_ranks_log_nothing_of_a_call_and_profiled_ones_do(two_ranks: RankSets, ranks: RankSet) -> None:
     profiled = two_ranks.profiled(INTERCONNECTS["native"])
-    told = [call(one, "tests.ranks.rank_nccl:subsystems")[0] for one in (ranks, profiled)]
+    told = [call(one, "tests.ranks.rank_turns:subsystems")[0] for one in (ranks, profiled)]
     assert [one["NCCL_DEBUG_SUBSYS"] for one in told if isinstance(one, dict)] == ["INIT,ENV", "INIT,ENV,TUNING"]
 
 

@@ -24,7 +24,7 @@ def at_start(side: OtherSide | None) -> dict[str, str]:
     sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, other_side=side)
     with closing(sets):
         (ranks,) = sets.of(INTERCONNECTS["native"])
-        (environment,) = ranks.run(ONE, "tests.ranks.rank_environment:at_start", {}, doing="reading the environment")
+        (environment,) = ranks.run(ONE, "tests.ranks.rank_faults:at_start", {}, doing="reading the environment")
     return variables_in(str(environment))
 
 

@@ -26,7 +26,7 @@ def ask(ranks: RankSet, check: str, world: World = WORLD, /, **arguments: object
 # Any: JSON.
 def raised(ranks: RankSet, function: str, arguments: dict[str, Any]) -> str:
     """What a rank alone raises."""
-    (answer,) = called(ranks, "rank_errors:tried", in_world="1cpu", function=function, arguments=arguments)
+    (answer,) = called(ranks, "rank_faults:tried", in_world="1cpu", function=function, arguments=arguments)
     return str(answer["error"])
 
 

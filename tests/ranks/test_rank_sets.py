@@ -351,7 +351,7 @@ def test_ranks_with_other_variables_take_turns_and_have_them() -> None:
     def ranks_of(variables: Variables) -> tuple[int, bool]:
         (ranks,) = sets.of(native, variables)
         assert sets.variables == variables
-        (limit,) = ranks.run(ONE, "tests.ranks.rank_environment:variable", {"name": "NCCL_MAX_CTAS"}, doing="reading")
+        (limit,) = ranks.run(ONE, "tests.ranks.rank_faults:variable", {"name": "NCCL_MAX_CTAS"}, doing="reading")
         return run(ranks, ONE, "pid")[0], limit == "8"
 
     with closing(sets):

@@ -165,6 +165,7 @@ def test_a_workload_may_warn_while_it_is_imported_or_be_a_built_in_one(
         ("--hypothesis-profile=nightyl", "--hypothesis-profile: no profile is named 'nightyl': give nightly"),
         ("--benchmark-json=no/such/folder/run.json", "--benchmark-json: there is no folder"),
         ("--benchmark-json=tests", "--benchmark-json tests: is a folder, not a file"),
+        ("--junitxml=README.md/junit.xml", "--junitxml README.md/junit.xml: cannot write there: Not a directory"),
         ("--benchmark-json=/proc/run.json", "--benchmark-json /proc/run.json: cannot write there: "),
         *((f"{option}={'x' * 300}", "File name too long") for option in OF_FILES),
         (
@@ -203,20 +204,25 @@ def test_a_mistyped_name_is_answered_with_the_nearest(
     assert says in outcome.errors + outcome.output
 
 
-@pytest.mark.parametrize("arguments", [("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or (")])
-def test_a_selection_with_wrong_grammar_is_refused_in_one_line(no_storage: Path, arguments: tuple[str, ...]) -> None:
-    outcome = pytest_perf(no_storage, "perf", *arguments).exits(pytest.ExitCode.USAGE_ERROR)
-    (line,) = outcome.errors.strip().splitlines()
-    assert line.startswith(f"ERROR: Wrong expression passed to '{arguments[0]}': {arguments[1]}: at column ")
-    assert not outcome.output
-
-
-def test_a_junit_file_that_cannot_be_written_ends_the_run_before_it_measures(no_storage: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    outcome = pytest_perf(no_storage, "perf/test_scaling.py", f"--junitxml={tmp_path}/file/junit.xml").exits(
+@pytest.mark.parametrize(
+    ("arguments", "visible", "says"),
+    [
+        *(
+            (more, "", f"Wrong expression passed to '{more[0]}': {more[1]}: at column ")
+            for more in (("-k", "bf16 and"), ("-k", "bf16 and", "--quick"), ("-m", "slow or ("))
+        ),
+        (("--collect-only",), "MIG-1c5f", "CUDA_VISIBLE_DEVICES names a MIG slice, only whole GPUs can be measured"),
+    ],
+)
+def test_wrong_grammar_and_a_part_of_a_gpu_are_refused_in_one_line(
+    no_storage: Path, arguments: tuple[str, ...], visible: str, says: str
+) -> None:
+    outcome = pytest_perf(no_storage, "perf", *arguments, variables={"CUDA_VISIBLE_DEVICES": visible}).exits(
         pytest.ExitCode.USAGE_ERROR
     )
-    assert outcome.errors.strip() == f"ERROR: --junitxml {tmp_path}/file/junit.xml: cannot write there: Not a directory"
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith(f"ERROR: {says}")
+    assert not outcome.output
 
 
 def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path) -> None:
@@ -228,14 +234,6 @@ def test_outside_its_environment_the_suite_says_so_in_one_line(no_storage: Path)
         f"ERROR: {sys.executable} has no msgspec: run .venv/bin/pytest, or install the suite there: "
     )
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-
-
-def test_a_part_of_a_gpu_is_not_taken_for_a_cpu(no_storage: Path) -> None:
-    outcome = pytest_perf(no_storage, "perf", "--collect-only", variables={"CUDA_VISIBLE_DEVICES": "MIG-1c5f"}).exits(
-        pytest.ExitCode.USAGE_ERROR
-    )
-    (line,) = outcome.errors.strip().splitlines()
-    assert line.startswith("ERROR: CUDA_VISIBLE_DEVICES names a MIG slice, only whole GPUs can be measured")
 
 
 # A run

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from fixtures.stats.stopping_rule import is_precise_enough
+from fixtures.trace.foreign_files import strict_json
 from tests.command_line import QUICK, Outcome
 from tests.fake_gpus import machine
 from tests.forked import perf as pytest_perf
@@ -169,17 +170,7 @@ def test_a_record_replays_the_rule_launch_by_launch(tmp_path: Path) -> None:
 READ = ("ops", "stddev", "mean", "rounds", "median", "iqr")
 
 
-def strict(text: str) -> dict[str, Any]:
-    """Without NaN and Infinity, which JSON does not have."""
-
-    def refuse(word: str) -> NoReturn:
-        raise ValueError(f"{word} is no JSON")
-
-    record: dict[str, Any] = json.loads(text, parse_constant=refuse)
-    return record
-
-
-def check(record: dict[str, Any]) -> None:
+def check(record: Any) -> None:
     assert isinstance(record["machine_info"], dict)
     assert isinstance(record["commit_info"], dict)
     names = [one["fullname"] for one in record["benchmarks"]]
@@ -195,4 +186,4 @@ def test_other_tools_read_a_run(tmp_path: Path) -> None:
     file = tmp_path / "nightly.json"
     asked = ("perf", "-k", "4gpu and (throughput or collectives)", f"--benchmark-json={file}")
     pytest_perf(tmp_path / "baselines", *asked, "-p", "tests.fake_gpus", variables=machine()).exits(0)
-    check(strict(file.read_text()))
+    check(strict_json(file.read_bytes()))

@@ -44,21 +44,23 @@ def test_the_selected_config_is_compared_with_references_in_the_table_and_in_the
     assert {reference.config for reference in record.references or []} == {"ddp", "no_comm", "single"}
 
 
-@pytest.mark.parametrize("arguments", [(BF16,), ("perf/test_throughput.py", "-k", "bf16 and not powersgd")])
-def test_a_node_id_and_a_file_have_the_same_references(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "configs"),
+    [
+        ((BF16,), ["single", "ddp", "no_comm", "bf16"]),
+        (("perf/test_throughput.py", "-k", "bf16 and not powersgd"), ["single", "ddp", "no_comm", "bf16"]),
+        ((BF16, *ALONE), ["bf16"]),
+        (("perf", "-k", "collectives and 4mb"), ["all_reduce_4mb"]),
+    ],
+    ids=["node id", "file", "left out", "none"],
+)
+def test_a_node_id_and_a_file_have_the_same_references_unless_they_are_left_out(
+    tmp_path: Path, arguments: tuple[str, ...], configs: list[str]
+) -> None:
     listed = measured_along(tmp_path, *arguments, "--collect-only", "-q")
-    assert [re.split(r"[-\]]", test)[-2] for test in listed.test_ids] == ["single", "ddp", "no_comm", "bf16"]
-
-
-def test_they_can_be_left_out(tmp_path: Path) -> None:
-    listed = measured_along(tmp_path, BF16, "--collect-only", "-q", *ALONE)
-    assert listed.test_ids == [BF16]
+    assert [re.split(r"[-\]]", test)[-2] for test in listed.test_ids] == configs
 
 
 def test_required_baselines_are_not_required_of_references(tmp_path: Path) -> None:
     assert measured_along(tmp_path, BF16, "--benchmark-save=one").exit_code == 0
     assert measured_along(tmp_path, BF16, "--require-baseline", "--min-slowdown=100").exit_code == 0
-
-
-def test_a_whole_question_has_none(tmp_path: Path) -> None:
-    assert "reference" not in measured_along(tmp_path, "perf", "-k", "throughput or single", "--collect-only").output

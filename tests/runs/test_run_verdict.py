@@ -130,11 +130,7 @@ def test_a_test_of_few_that_is_slower_as_canaries_are_is_unclear(recorded: Path,
     assert outcome.exit_code == 0, outcome.output
     assert words(now) == {"unclear"}
     assert f"{ONE} is unclear: slower by " in outcome.unwrapped
-    assert "; canaries are slower as well: " in outcome.unwrapped
-    assert "; with fewer than 5 tests it is unknown how much of it the machine explains" in outcome.unwrapped
-    (command,) = (line for line in outcome.output.splitlines() if line.startswith("next: "))
-    assert re.match(r"next: repeat the slower tests on a quiet machine: ", command)
-    assert f" '{ONE}' " in command
+    assert re.search(rf"^next: repeat the slower tests .*: .* '{re.escape(ONE)}' ", outcome.output, re.M)
 
 
 def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path, tmp_path: Path) -> None:
@@ -142,13 +138,8 @@ def test_a_run_that_could_find_little_fails_by_sensitivity_alone(recorded: Path,
     outcome, now = judged_by(recorded, tmp_path, tests=1.35, canaries=1, apart=1.5, arguments=("--sensitivity=10",))
     assert outcome.exit_code == 1, outcome.output
     assert words(now) == {"unclear"}
-    ((test, reason),) = now["failed"].items()
-    assert test == f"perf::sensitivity[{now['instance']}]"
-    assert reason.endswith(
-        "would have been found in half of 5 tests, --sensitivity requires 10 %: use a quiet machine, raise "
-        "--launches, or record more nights"
-    )
-    assert f"FAILED {test}" in outcome.output
+    assert [*now["failed"]] == [f"perf::sensitivity[{now['instance']}]"]
+    assert f"FAILED perf::sensitivity[{now['instance']}]" in outcome.output
     assert re.search(r"^next: measure more precisely, on a quiet machine: ", outcome.output, re.M)
 
 

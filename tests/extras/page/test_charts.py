@@ -23,12 +23,12 @@ from fixtures.report.commands import CLONE
 from fixtures.report.report_files import finite
 from fixtures.trace.timeline import BadTrace, Timeline
 from tests.builders import BF16_LOSS, TRAINED
-from tests.extras.page.page_reports import page_report_of, two_ranks
 from tests.nightly_records import DDP as NIGHTLY
 from tests.nightly_records import HERE, night, write
 from tests.nightly_records import benchmark as of_night
 from tests.recordings import NCCL, Recording, ddp_steps, read_chrome
 from tests.run_reports import (
+    BASELINES,
     DDP,
     HOSTILE,
     h200,
@@ -340,3 +340,15 @@ def test_the_picture_of_the_card_has_its_text_and_nothing_else(record: Record) -
     assert {element.tag.partition("}")[2] for element in elements} == {"svg", "rect", "circle", "g", "text", "tspan"}
     shown = " ".join(element.text or "" for element in elements)
     assert all(f"{finding.label}:" in shown for finding in card_of(report_of(record)).lines())
+
+
+def page_report_of(record: Record, *, steps: dict[str, StepOfRanks] | None = None, history: bool = True) -> PageReport:
+    typed = checked(record)
+    nights = nights_until(typed, [BASELINES] if history else [])
+    return PageReport(record=typed, nights=nights, steps=steps or {})
+
+
+def two_ranks(folder: Path) -> StepOfRanks:
+    """A step of two ranks, from traces."""
+    files = [ddp_steps(rank).chrome(folder / f"rank{rank}.json") for rank in range(2)]
+    return step_of_ranks([read_chrome(file) for file in files])

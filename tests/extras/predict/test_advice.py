@@ -1,6 +1,8 @@
 """Advice: measured configs are ranked, others are predicted; from made-up parts and from records of two H200s."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +19,7 @@ from fixtures.extras.predict.plugin import (
     advice_record,
     advise,
     figures_for,
+    pytest_benchmark_update_json,
 )
 from fixtures.extras.predict.prediction import all_reduces_of
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, find_config
@@ -24,14 +27,16 @@ from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
 from fixtures.records.baselines import read_history
 from fixtures.records.measurement import Measurement
+from fixtures.session.benchmark_storage import BENCHMARK_STORAGE
 from fixtures.session.canaries import CanaryTimes
 from fixtures.session.explanation import explanation_of
 from fixtures.session.run_record import record_so_far
-from fixtures.session.run_state import Run
+from fixtures.session.run_state import RUN, Run
 from fixtures.stats.verdict import judge
 from tests.builders import SETTINGS, case_of, known, launch, measured
 from tests.command_line import ROOT
 from tests.h200 import on_ranks, step
+from tests.saved_records import Record
 
 MB = 2**20
 # 1 ms for each 10 MB.
@@ -223,6 +228,11 @@ def test_a_graph_saves_no_more_than_the_measured_step_has(profiled_step_ms: floa
     ((advice,),) = [advised.advice for advised in advice_in(run)]
     assert advice.expected_ms == pytest.approx(60)
     assert "    a CUDA graph of the step: 60.00 ms, gain +66.7 %, predicted" in advice_lines(advice_in(run))
+    record: Record = {"benchmarks": [{"fullname": "perf/test_ddp", "extra_info": {}}]}
+    config: Any = SimpleNamespace(stash={RUN: run, BENCHMARK_STORAGE: None})
+    pytest_benchmark_update_json(config, record)
+    ((in_record,),) = [one["extra_info"]["advice"] for one in record["benchmarks"]]
+    assert in_record["predicted_ms"] == pytest.approx(60)
 
 
 @pytest.mark.parametrize(("idle_ms", "says"), [(40, "; but 40 % of the step is idle: look for a slow loader"), (5, "")])

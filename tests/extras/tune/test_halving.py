@@ -45,7 +45,6 @@ class Machine:
     noise: float = 0.002
     disturbed: float = 0.0
     launches: int = 0
-    seconds: float = 0.0
     sets: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +90,17 @@ def stages(search: Search[Config]) -> list[Callable[[Config], Iterator[Config]]]
         lambda leader: ((*leader[:3], word) for word in NCCL_SETTINGS),
         sizes,
     ]
+
+
+class Launches(list[int]):
+    """The candidates that were launched, in their order. step_s: what a launch of one takes."""
+
+    def __init__(self, step_s: Callable[[int, Pass], float]) -> None:
+        self.step_s = step_s
+
+    def __call__(self, key: int, one: Pass) -> float:
+        self.append(key)
+        return self.step_s(key, one)
 
 
 def settings_of(config: Config) -> int:
@@ -190,35 +200,17 @@ def test_a_search_decides_in_the_launches_that_there_is_time_for(launches: int) 
     assert sum(map(decides, range(40))) >= 32
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_in_the_time_of_one_launch_the_default_is_measured(seed: int) -> None:
-    launched: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        launched.append(key)
-        return 1.0
-
-    search = Search(default=0, launch=launch, complexity=int, launches_left=lambda: 1 - len(launched))
-    assert find_best(search, [lambda leader: range(1, 9)], holds=bool).word == "unfinished"
-    assert launched == [0]
-
-
 def test_the_fastest_is_checked_and_named_even_if_the_time_is_over() -> None:
     """No slower candidate that was checked earlier replaces it, and no reference does."""
     step_s = {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 9: 0.5}
-    launched: list[int] = []
-    asked: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        launched.append(key)
-        return step_s[key]
+    launched, asked = Launches(lambda key, one: step_s[key]), list[int]()
 
     def holds(key: int) -> bool:
         asked.append(key)
         launched.extend([key] * 100)  # takes the rest of the time
         return key != 3
 
-    search = Search(default=0, launch=launch, complexity=int, launches_left=lambda: 30 - len(launched))
+    search = Search(default=0, launch=launched, complexity=int, launches_left=lambda: 30 - len(launched))
     found = find_best(search, [lambda leader: [1, 2, 3]], holds=holds, references=lambda last: [9])
     assert (found.best, found.word) == (2, "unfinished")
     assert {3, 2} <= {*asked} <= {1, 2, 3}
@@ -333,13 +325,8 @@ def test_as_many_candidates_are_tried_as_there_is_time_for() -> None:
 
 def test_what_is_far_behind_is_launched_once() -> None:
     """Candidate 1 is four times as fast as the nine others; then it is launched with the default alone."""
-    launched: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        launched.append(key)
-        return 0.25 if key == 1 else 1.0
-
-    search = Search(default=0, launch=launch, complexity=int)
+    launched = Launches(lambda key, one: 0.25 if key == 1 else 1.0)
+    search = Search(default=0, launch=launched, complexity=int)
     assert search.narrow(range(1, 11)) == [1]
     assert sorted(launched) == list(range(11))
 
@@ -376,18 +363,14 @@ def test_an_interruption_is_raised_and_the_best_known_can_be_asked_for() -> None
 
 def test_a_disturbed_default_makes_no_candidate_of_a_single_launch_the_best_known() -> None:
     step_s = {0: 1.0, 1: 0.97, 2: 0.975, 3: 0.98, 4: 0.99}
-    launched: list[int] = []
     known: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        launched.append(key)
-        disturbed = one.number == 1  # the only pass of 4
-        return step_s[key] * (1.2 if key == 0 and disturbed else 1.0)
+    # The only pass of 4 is disturbed.
+    launched = Launches(lambda key, one: step_s[key] * (1.2 if key == 0 and one.number == 1 else 1.0))
 
     def tell(search: Search[int], one: Pass) -> None:
         known.append(search.best_known(bool).best)
 
-    search = Search(default=0, launch=launch, complexity=int, on_pass=tell)
+    search = Search(default=0, launch=launched, complexity=int, on_pass=tell)
     find_best(search, [lambda leader: [1, 2, 3], lambda leader: [4]], holds=bool)
     assert launched.count(4) == 1
     assert set(known) == {1}
@@ -406,13 +389,8 @@ def test_a_candidate_that_cannot_run_is_dropped() -> None:
 
 
 def test_a_pass_has_the_reverse_order_of_the_one_before() -> None:
-    order: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        order.append(key)
-        return 1.0 + key / 100
-
-    Search(default=0, launch=launch, complexity=int).decide([1, 2, 3])
+    order = Launches(lambda key, one: 1.0 + key / 100)
+    Search(default=0, launch=order, complexity=int).decide([1, 2, 3])
     first, second, third = ([key for key in order[begin : begin + 4] if key] for begin in (0, 4, 8))
     assert first == second[::-1] != third
     assert order[0] == 0
@@ -421,11 +399,7 @@ def test_a_pass_has_the_reverse_order_of_the_one_before() -> None:
 @pytest.mark.parametrize("able", [8, 5], ids=["all", "some"])
 def test_of_a_stage_the_three_fastest_in_turns_stay_and_only_those_that_cannot_are_launched(able: int) -> None:
     """The candidates 1 to 8, the next always 1 % slower; odd rounds take 30 % longer."""
-    launched: list[int] = []
-
-    def launch(key: int, one: Pass) -> float:
-        launched.append(key)
-        return 1.01**key if key else 1.2
+    launched = Launches(lambda key, one: 1.01**key if key else 1.2)
 
     def take_turns(keys: Sequence[int], look: int | None) -> Turns[int] | None:
         if look is not None:
@@ -434,7 +408,7 @@ def test_of_a_stage_the_three_fastest_in_turns_stay_and_only_those_that_cannot_a
         return Turns(block_s={key: [[s, 1.3 * s, s]] for key, s in seconds.items()}, on_gpu=True)
 
     search = Search(
-        default=0, launch=launch, complexity=int, takes_turns=lambda key: key <= able, take_turns=take_turns
+        default=0, launch=launched, complexity=int, takes_turns=lambda key: key <= able, take_turns=take_turns
     )
     assert search.narrow([*range(8, 0, -1)]) == [1, 2, 3]
     assert sorted(search.tried) == [*range(9)]
@@ -487,17 +461,13 @@ def test_a_last_candidate_that_cannot_take_turns_is_launched_only_if_it_was_fast
     gain: float, noise: float, launched: bool
 ) -> None:
     """noise: standard deviation of a launch; with one of 5 % a gain of 1 % may be chance."""
-    launches: list[int] = []
     seconds, random = {0: 1.0, 1: 0.9, 2: 0.9 * (1 - gain)}, Random(2)
-
-    def launch(key: int, one: Pass) -> float:
-        launches.append(key)
-        return seconds[key] * math.exp(random.gauss(0, noise))
+    launches = Launches(lambda key, one: seconds[key] * math.exp(random.gauss(0, noise)))
 
     def take_turns(keys: Sequence[int], look: int | None) -> Turns[int]:
         return Turns(block_s={key: [[seconds[key], seconds[key] * 1.0001] * 3] * 2 for key in keys}, on_gpu=True)
 
-    search = Search(default=0, launch=launch, complexity=int, takes_turns=lambda key: key < 2, take_turns=take_turns)
+    search = Search(default=0, launch=launches, complexity=int, takes_turns=lambda key: key < 2, take_turns=take_turns)
     for _ in range(1 + 6 * (noise > 0)):
         leaders = search.narrow([1, 2])
     before = len(launches)

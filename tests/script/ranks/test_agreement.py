@@ -168,10 +168,27 @@ def test_a_parameter_that_was_replaced_explains_the_error_of_ddp(run: Run, scrip
     assert "head.weight by" in (first.wrong or "")
 
 
-def test_the_rank_that_was_the_first_without_a_finite_loss_is_named(run: Run, script: Callable[..., Path]) -> None:
-    step = STEP.replace("loss =", "if rank == 1 and i == 5: x[0] = float('nan')\nloss =")
-    with pytest.raises(RankFailure, match="the loss of rank 1 was the first that was not finite, in backward pass 6"):
-        run(script(step=step), check_gradients=True)
+@pytest.mark.parametrize(
+    ("place", "line", "says"),
+    [
+        (
+            "loss =",
+            "if rank == 1 and i == 5: x[0] = float('nan')",
+            "the loss of rank 1 was the first that was not finite, in backward pass 6",
+        ),
+        (
+            "x, y",
+            "if rank == 1 and i == 6: break",
+            "rank 1 of train.py ended after 6 optimizer steps, rank 0 had not",
+        ),
+    ],
+    ids=["not finite", "uneven batches"],
+)
+def test_the_rank_that_was_the_first_is_named(
+    run: Run, script: Callable[..., Path], place: str, line: str, says: str
+) -> None:
+    with pytest.raises(RankFailure, match=says):
+        run(script(step=STEP.replace(place, f"{line}\n{place}")), check_gradients=True)
 
 
 def test_a_rank_that_evaluates_has_skipped_no_batch(run: Run, script: Callable[..., Path]) -> None:
@@ -198,12 +215,6 @@ def test_a_rank_without_batches_under_join_is_named(run: Run, script: Callable[.
     step = step.replace("4 if rank else 50", "5")
     first, _ = run(script(before, step), check_gradients=True)
     assert first.gradient_lossless
-
-
-def test_uneven_batches_name_the_rank_that_ended(run: Run, script: Callable[..., Path]) -> None:
-    step = STEP.replace("x, y", "if rank == 1 and i == 6: break\nx, y")
-    with pytest.raises(RankFailure, match=r"rank 1 of train.py ended after 6 optimizer steps, rank 0 had not"):
-        run(script(step=step), check_gradients=True)
 
 
 TWO_BATCHES = """

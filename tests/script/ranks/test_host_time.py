@@ -57,11 +57,20 @@ def test_planted_work_has_the_share_of_its_own_clock(run: Run, script: Write, tm
         assert shares == pytest.approx({name: s / sum(spent.values()) for name, s in spent.items()}, abs=0.1)
 
 
-def test_work_after_the_update_is_the_scripts_own_and_has_its_line(run: Run, script: Write) -> None:
-    path = script(step=f"{STEP}\nfor _ in range(4000): x.copy_(x * 0.99 + 0.01)")
+@pytest.mark.parametrize(
+    ("phase", "line", "least"),
+    [
+        ("own", "for _ in range(4000): x.copy_(x * 0.99 + 0.01)", 0.7),
+        ("collective", "dist.all_reduce(torch.ones(1 << 22))", 0.9),
+    ],
+)
+def test_work_after_the_update_and_a_collective_of_the_script_have_their_line(
+    run: Run, script: Write, phase: str, line: str, least: float
+) -> None:
+    path = script(step=f"{STEP}\n{line}")
     for one in times_of(run, path):
-        assert largest(one) == "own"
-        assert line_of(one, "own", path, "for _ in range(4000)") > 0.7 * one.phases_ms["own"]
+        assert largest(one) == phase
+        assert line_of(one, phase, path, line) > least * one.phases_ms[phase]
 
 
 def test_a_loader_and_its_workers_are_a_phase_and_each_restart_is_a_longer_step(run: Run, script: Write) -> None:
@@ -98,13 +107,6 @@ batches = iter(torch.utils.data.DataLoader(Slow(), 32))
 """
     for one in times_of(run, script(PLAIN + slow, step)):
         assert largest(one) == "loader"
-
-
-def test_a_collective_that_the_script_calls_has_its_line(run: Run, script: Write) -> None:
-    path = script(step=f"{STEP}\ndist.all_reduce(torch.ones(1 << 22))")
-    for one in times_of(run, path):
-        assert largest(one) == "collective"
-        assert line_of(one, "collective", path, "dist.all_reduce") > 0.9 * one.phases_ms["collective"]
 
 
 def test_a_function_that_trains_by_itself_is_named_within(run: Run, script: Write, tmp_path: Path) -> None:

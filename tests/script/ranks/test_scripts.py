@@ -291,16 +291,23 @@ def test_an_error_is_said_once(run: Run, written: Callable[..., Path]) -> None:
     assert "also rank 1, in the same way" in str(failure.value)
 
 
-def test_a_script_that_is_no_python_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(RankFailure, match="raised SyntaxError: '\\(' was never closed") as failure:
-        run(written("model = ("))
-    assert failure.value.faults[0].detail.count('File "') == 1
-
-
-def test_a_rank_that_hangs_shows_its_own_line_alone(run: Run, written: Callable[..., Path]) -> None:
-    hangs = "while step == 5 and dist.get_rank() == 1: time.sleep(0.01)"
-    with pytest.raises(RankFailure, match="rank 1 has made no progress for 10 s at step 5") as failure:
-        run(written(before="import time", inside=hangs), rank_timeout_s=10)
+@pytest.mark.parametrize(
+    ("parts", "timeout_s", "says"),
+    [
+        ({"text": "model = ("}, 60, r"raised SyntaxError: '\(' was never closed"),
+        (
+            {"before": "import time", "inside": "while step == 5 and dist.get_rank() == 1: time.sleep(0.01)"},
+            4,
+            "rank 1 has made no progress for 4 s at step 5",
+        ),
+    ],
+    ids=["no Python", "hangs"],
+)
+def test_a_script_that_is_no_python_or_hangs_shows_its_own_line_alone(
+    run: Run, written: Callable[..., Path], parts: dict[str, str], timeout_s: float, says: str
+) -> None:
+    with pytest.raises(RankFailure, match=says) as failure:
+        run(written(**parts), rank_timeout_s=timeout_s)
     assert failure.value.faults[0].detail.count('File "') == 1
 
 
@@ -334,18 +341,34 @@ CHANGING = """
 """
 
 
-def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(run: Run, written: Callable[..., Path]) -> None:
-    script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
-    with pytest.raises(CannotRun, match=r"cannot run bf16: .*graph has changed"):
-        run(script, "bf16")
-    with pytest.raises(CannotRun, match=r"cannot run no_find_unused: Expected to have finished reduction"):
-        run(script, "no_find_unused")
+ZERO = {"inside": "if True:", "outside": "optimizer.zero_grad()"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "config", "says"),
+    [
+        (ZERO, "bf16", "cannot run bf16: .*graph has changed"),
+        (ZERO, "no_find_unused", "cannot run no_find_unused: Expected to have finished reduction"),
+        # The script catches the error in each step.
+        (
+            {"inside": "try:", "outside": "except Exception: continue", "steps": 10**9},
+            "bf16",
+            "trained 1000 batches without an update .* under bf16 it may catch an error",
+        ),
+    ],
+    ids=["bf16", "no_find_unused", "caught"],
+)
+def test_a_config_that_the_script_cannot_run_is_skipped_in_torchs_words(
+    run: Run, written: Callable[..., Path], parts: dict[str, Any], config: str, says: str
+) -> None:
+    with pytest.raises(CannotRun, match=says):
+        run(written(CHANGING, **parts), config)
 
 
 def test_a_script_whose_steps_use_different_parameters_is_measured_without_static_graph(
     run: Run, written: Callable[..., Path]
 ) -> None:
-    script = written(CHANGING, inside="if True:", outside="optimizer.zero_grad()")
+    script = written(CHANGING, **ZERO)
     for config in ("bf16", "no_comm"):
         first, _ = run(script, config, varies=True, check_gradients=True)
         assert first.left_out == ["static_graph"]
@@ -371,7 +394,7 @@ def test_the_parameters_for_which_ddp_searches_are_known(
     source = CHANGING.replace(
         "model(torch.randn(4, 8), both=step > 2)", f"({output.replace('x', 'torch.randn(4, 8)')})"
     )
-    script = written(source, inside="if True:", outside="optimizer.zero_grad()")
+    script = written(source, **ZERO)
     assert [(one.varies, one.why_search) for one in run(script)] == [(varies, why_search)] * 2
     if why_search is None:
         first, _ = run(script, "no_find_unused", check_gradients=True)
@@ -386,12 +409,6 @@ def test_a_script_that_needs_a_launcher_has_no_single(run: Run, tmp_path: Path) 
     (tmp_path / "train.py").write_text(handles)
     with pytest.raises(CannotRun, match=r"does not run as python train.py: it reads LOCAL_RANK, which a launcher sets"):
         run(tmp_path / "train.py", "single", "1cpu")
-
-
-def test_an_error_that_the_script_catches_in_each_step_skips_the_config(run: Run, written: Callable[..., Path]) -> None:
-    script = written(CHANGING, inside="try:", outside="except Exception: continue", steps=10**9)
-    with pytest.raises(CannotRun, match=r"trained 1000 batches without an update .* under bf16 it may catch an error"):
-        run(script, "bf16")
 
 
 FINDER = """
@@ -418,19 +435,6 @@ FINDER = """
 """
 
 
-@pytest.mark.parametrize(
-    ("wrapped", "world", "config"),
-    [(True, "2cpu", "as_written"), (False, "2cpu", "as_written"), (False, "1cpu", "single")],
-)
-def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
-    run: Run, written: Callable[..., Path], wrapped: bool, world: str, config: str
-) -> None:
-    first, *_ = run(written(FINDER, wrapped=wrapped), config, world)
-    assert first.found["optimizer"] == "AdamW"
-    assert first.workload_fingerprint.batch_size == 4
-    assert min(first.phases_s["forward"]) > 0
-
-
 # Another model in the search, and three optimizers in the training.
 TRIAL = """
     import copy, os, torch
@@ -454,11 +458,22 @@ TRIAL = """
 """
 
 
-@pytest.mark.parametrize(("world", "config"), [("2cpu", "as_written"), ("2cpu", "bf16"), ("1cpu", "single")])
-def test_a_model_of_the_search_alone_is_not_counted(
-    run: Run, written: Callable[..., Path], world: str, config: str
+@pytest.mark.parametrize(
+    ("source", "wrapped", "world", "config"),
+    [
+        (FINDER, True, "2cpu", "as_written"),
+        (FINDER, False, "2cpu", "as_written"),
+        (FINDER, False, "1cpu", "single"),
+        (TRIAL, False, "2cpu", "as_written"),
+        (TRIAL, False, "2cpu", "bf16"),
+        (TRIAL, False, "1cpu", "single"),
+    ],
+)
+def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
+    run: Run, written: Callable[..., Path], source: str, wrapped: bool, world: str, config: str
 ) -> None:
-    first, *_ = run(written(TRIAL), config, world)
+    """And a model of the search alone is not counted."""
+    first, *_ = run(written(source, wrapped=wrapped), config, world)
     assert first.found["optimizer"] == "AdamW"
     assert first.workload_fingerprint.batch_size == 4
     assert min(first.phases_s["forward"]) > 0

@@ -44,14 +44,35 @@ def test_another_number_of_ranks_is_one_line(run: Run, written: Callable[..., Pa
     assert str(failure.value) == f"as_written: train.py starts {started} itself, 2cpu has 2: have it start 2"
 
 
-def test_no_gpus_to_start_a_rank_each_is_the_reason(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(RankFailure, match="starts 0 ranks itself, 2cpu has 2: it starts one for each GPU, and here is"):
-        run(written("mp.spawn(main, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())"))
-
-
-def test_a_script_that_starts_ranks_in_any_case_has_no_single(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(CannotRun, match="starts 2 ranks itself when no launcher does"):
-        run(written(STARTS["spawn"]), "single", "1cpu")
+@pytest.mark.parametrize(
+    ("starts", "asked", "error", "says"),
+    [
+        (
+            "mp.spawn(main, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())",
+            (),
+            RankFailure,
+            "starts 0 ranks itself, 2cpu has 2: it starts one for each GPU, and here is",
+        ),
+        (STARTS["spawn"], ("single", "1cpu"), CannotRun, "starts 2 ranks itself when no launcher does"),
+        # Without a launcher a parser's local rank keeps its default.
+        (
+            """
+            parser = argparse.ArgumentParser()
+            parser.add_argument("--local_rank", default=-1)
+            sys.exit(f"local rank {parser.parse_args().local_rank}")
+            """,
+            ("single", "1cpu"),
+            RankFailure,
+            r"train\.py ended before its first step: local rank -1",
+        ),
+    ],
+    ids=["no GPUs", "no single", "a parser's default"],
+)
+def test_why_a_script_that_starts_its_ranks_is_not_measured(
+    run: Run, written: Callable[..., Path], starts: str, asked: tuple[str, ...], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        run(written(starts), *asked)
 
 
 @pytest.mark.parametrize("option", ["--local_rank", "--local-rank"])
@@ -63,16 +84,6 @@ def test_a_parsers_local_rank_is_the_rank(run: Run, written: Callable[..., Path]
         main(int(parser.parse_args().local_rank), 2)
         """
     assert len(run(written(parses))) == 2
-
-
-def test_without_a_launcher_a_parsers_local_rank_keeps_its_default(run: Run, written: Callable[..., Path]) -> None:
-    parses = """
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--local_rank", default=-1)
-        sys.exit(f"local rank {parser.parse_args().local_rank}")
-        """
-    with pytest.raises(RankFailure, match=r"train\.py ended before its first step: local rank -1"):
-        run(written(parses), "single", "1cpu")
 
 
 def test_a_port_of_the_scripts_own_is_replaced(run: Run, written: Callable[..., Path]) -> None:

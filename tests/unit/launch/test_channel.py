@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.launch.channel import Channel, Frame, Heartbeat
-from fixtures.launch.faults import Kind, RankFailure, RankFault, describe_exit, last_words
+from fixtures.launch.faults import Kind, RankFailure, RankFault, last_words
 from fixtures.launch.processes import diagnose, end_of, waits_for_others
 
 # Other processes of the machine may hold an example up.
@@ -186,14 +186,15 @@ def test_two_ranks_in_different_collectives_both_show_their_stacks() -> None:
     assert "stack of 1" not in str(RankFailure([fault(0, "died"), fault(1, "comm")], "ddp"))
 
 
-def test_an_exit_code_in_words() -> None:
-    words = ["exited with code 0", "exited with code 3", "died of SIGKILL", "died of signal 33"]
-    assert list(map(describe_exit, (0, 3, -9, -33))) == words
-
-
 MODEL = 'File "/home/me/training/model.py", line 7 in forward\n  File "/x/torch/nn/module.py", line 9 in _call_impl'
 ALL_REDUCE = 'File "/x/torch/distributed/distributed_c10d.py", line 3 in all_reduce\n  File "/home/me/model.py", line 8'
 BACKWARD = 'File "/x/torch/autograd/graph.py", line 824 in _engine_run_backward\n  File "/home/me/train.py", line 8'
+IMPORTING = (
+    "Current thread 0x1 (most recent call first):\n"
+    '  File "/site-packages/torch/distributed/tensor/_ops/autogen.py", line 292 in _find_out_variant_overloads\n'
+    '  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
+    '  File "/site-packages/torch/optim/sgd.py", line 66 in __init__\n'
+)
 QUEUE = 'File "/usr/lib/python3.11/threading.py", line 331 in wait\n  File "/usr/lib/python3.11/queue.py", line 9'
 
 
@@ -209,6 +210,8 @@ def stack(*threads: str) -> str:
         *((stack(*threads), True) for threads in ([ALL_REDUCE], [BACKWARD], [QUEUE, ALL_REDUCE])),
         *((stack(*threads), False) for threads in ([MODEL], [QUEUE], [MODEL, ALL_REDUCE], [BACKWARD, MODEL])),
         ("", False),
+        (IMPORTING, False),  # a part of torch.distributed
+        ("\n".join(IMPORTING.splitlines()[:2]), True),
     ],
 )
 def test_a_stack_inside_torch_waits_for_the_others_and_one_with_code_of_its_own_does_not(
@@ -221,17 +224,6 @@ def test_a_rank_in_a_backward_pass_may_wait_for_the_future_of_a_hook() -> None:
     says = [diagnose("S", stack(thread), 6)[1] for thread in (BACKWARD, ALL_REDUCE)]
     assert says[0].endswith("for 6 s: DDP waits for a collective, or for the future that a hook returned")
     assert says[1] == "has waited for a collective for 6 s"
-
-
-def test_a_rank_that_imports_a_part_of_torch_distributed_waits_for_nobody() -> None:
-    importing = (
-        "Current thread 0x1 (most recent call first):\n"
-        '  File "/site-packages/torch/distributed/tensor/_ops/autogen.py", line 292 in _find_out_variant_overloads\n'
-        '  File "<frozen importlib._bootstrap>", line 241 in _call_with_frames_removed\n'
-        '  File "/site-packages/torch/optim/sgd.py", line 66 in __init__\n'
-    )
-    assert not waits_for_others(importing)
-    assert waits_for_others("\n".join(importing.splitlines()[:2]))
 
 
 # The message of a failed launch

@@ -70,20 +70,15 @@ def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path / "stat")
 
 
-def test_the_load_is_what_others_used(kernel: Kernel) -> None:
+@pytest.mark.parametrize(
+    "times", [f"{15 * TICKS} 0 0 999999 0 7 7 0", f"0 0 0 999999 0 7 7 {15 * TICKS}"], ids=["processes", "other VMs"]
+)
+def test_the_load_is_what_others_used(kernel: Kernel, times: str) -> None:
     watch = kernel.watch()
-    kernel.used(15)
+    kernel.stat.write_text(f"cpu  {times} 0 0\ncpu0 1\ncpu1 1\n")
     kernel.now_s = 10
     load = known(watch.end())
     assert (load.cores, load.is_busy) == (2, True)
-    assert load.others == pytest.approx(1.5, abs=0.1)
-
-
-def test_what_other_virtual_machines_take_is_load(kernel: Kernel) -> None:
-    watch = kernel.watch()
-    kernel.stat.write_text(f"cpu  0 0 0 999999 0 7 7 {15 * TICKS} 0 0\ncpu0 1\ncpu1 1\n")
-    kernel.now_s = 10
-    load = known(watch.end())
     assert load.others == pytest.approx(1.5, abs=0.1)
 
 
@@ -111,14 +106,10 @@ def test_a_live_process_is_load_unless_it_belongs_to_this_run() -> None:
     assert others.others > without.others
 
 
-def test_the_load_of_a_kernel_that_counts_nothing_is_not_known(kernel: Kernel) -> None:
-    watch = kernel.watch()
-    kernel.now_s = 10
-    assert watch.end() is None
-
-
 def test_the_load_of_a_moment_or_of_an_unknown_kernel_is_not_known(kernel: Kernel) -> None:
     watch = kernel.watch()
+    kernel.now_s = 10  # the kernel counts nothing
+    assert watch.end() is None
     kernel.used(1)
     kernel.now_s = 0.5
     assert watch.end() is None

@@ -32,12 +32,6 @@ def test_a_name_is_read_as_it_is_written() -> None:
     assert parse("ddp_default") is None
 
 
-def test_buckets_may_have_any_whole_number_of_mb() -> None:
-    assert [find_config(f"bucket_{size}mb").bucket_cap_mb for size in (1, 7, 37, 3000)] == [1, 7, 37, 3000]
-    assert find_config("bf16-bucket_7mb").hook == "bf16"
-    assert find_config("graph-bucket_3000mb").graph
-
-
 def test_several_settings_go_together() -> None:
     config = find_config("bf16-ctas_8-no_static_graph-batched_copy-bucket_40mb")
     assert config.variables == (("NCCL_MAX_CTAS", "8"),)

@@ -52,11 +52,27 @@ def table(seed: int, configs: Sequence[str] = NCCL_FILE, /, **steps_s: float) ->
     ]
 
 
-def test_a_setting_is_compared_with_the_same_bucket() -> None:
-    gains = setting_gains(table(1, bucket_10mb=0.2))
-    assert {gain.setting.config.name for gain in gains} == set(NCCL_SETTINGS)
-    assert all(gain.setting.config.bucket_cap_mb == gain.without.config.bucket_cap_mb for gain in gains)
-    assert {gain.setting.config.name for gain in gains if gain.decided} == {"ctas_4-bucket_10mb", "ctas_8-bucket_10mb"}
+@pytest.mark.parametrize(
+    ("configs", "steps_s", "settings", "decided"),
+    [
+        (NCCL_FILE, {"bucket_10mb": 0.2}, NCCL_SETTINGS, {"ctas_4-bucket_10mb", "ctas_8-bucket_10mb"}),
+        (
+            DDP_FILE,
+            {"fp16-bucket_25mb": 0.05, "builtin_fp16-bucket_25mb": 0.0495},
+            DDP_SETTINGS,
+            {"builtin_fp16-bucket_25mb"},
+        ),
+    ],
+    ids=["NCCL", "DDP"],
+)
+def test_a_setting_is_compared_with_the_config_that_it_names(
+    configs: Sequence[str], steps_s: dict[str, float], settings: Sequence[str], decided: set[str]
+) -> None:
+    """Of the same bucket: tests/unit/matrix/test_matrix.py."""
+    gains = setting_gains(table(6, configs, **steps_s))
+    assert {gain.setting.config.name for gain in gains} == {*settings}
+    assert all(gain.without.config.name == gain.setting.config.compared_with for gain in gains)
+    assert {gain.setting.config.name for gain in gains if gain.decided} == decided
 
 
 def test_a_gain_is_in_steps_per_second_with_its_interval() -> None:
@@ -100,14 +116,6 @@ WITHOUT_A_SETTING = tuple(name for name in CONFIGS if not CONFIGS[name].compared
 @pytest.mark.parametrize("names", [WITHOUT_A_SETTING, ("ctas_8-bucket_10mb", "bucket_25mb")], ids=["none", "other"])
 def test_without_its_automatic_config_a_setting_has_no_gain(names: tuple[str, ...]) -> None:
     assert setting_lines([launched(name, 0.1, 0.1) for name in names]) == []
-
-
-def test_a_setting_of_ddp_is_compared_with_the_config_that_it_names() -> None:
-    gains = setting_gains(table(6, DDP_FILE, **{"fp16-bucket_25mb": 0.05, "builtin_fp16-bucket_25mb": 0.0495}))
-    assert {gain.setting.config.name for gain in gains} == set(DDP_SETTINGS)
-    assert all(gain.without.config.name == gain.setting.config.compared_with for gain in gains)
-    assert gains[0].setting.config.name == "builtin_fp16-bucket_25mb"
-    assert [gain.decided for gain in gains].count(True) == 1
 
 
 # What a sharding saves, and which configs may be called best, out of launches made by hand

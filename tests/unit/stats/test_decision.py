@@ -20,8 +20,6 @@ from fixtures.stats.decision import (
     explained_by_others_percent,
     first_verdict,
     found_percent,
-    interrupted,
-    is_open,
     share_of_tests_percent,
     slower_machine,
     times_the_machine,
@@ -29,7 +27,7 @@ from fixtures.stats.decision import (
 )
 from fixtures.stats.prior import WIDE, Prior
 from fixtures.stats.thresholds import MACHINE_SHARE, SHIFT_SHARE
-from fixtures.stats.verdict import UNJUDGED, Verdict, judge
+from fixtures.stats.verdict import Verdict, judge
 from tests.builders import environment_of, known
 
 QUIET = {f"000{number}": [0.1, 0.1, 0.1] for number in range(3)}
@@ -157,14 +155,6 @@ def test_a_run_that_could_find_little_fails_also_without_a_baseline() -> None:
     assert decided(new).failures == []
 
 
-def test_an_open_test_of_an_interrupted_run_is_unclear() -> None:
-    first = compared(20).first
-    assert is_open(first)
-    assert interrupted(first).word == "unclear"
-    assert interrupted(first).reason.startswith("interrupted, not measured again: slower by 20.0 %")
-    assert not is_open(UNJUDGED)
-
-
 # Common shift: threshold, the part that the machine explains, and its message
 
 
@@ -251,10 +241,27 @@ def test_slower_canaries_explain_the_shift_up_to_the_change_of_the_slowest() -> 
     assert shift.reason.endswith("; it explains 15.0 % at most")
 
 
-def test_slower_canaries_excuse_nothing_if_the_software_changed() -> None:
-    shift = shift_of(run([10.0] * 5), canary_slower_by(12), ("nccl 2.27 -> 2.28",))
-    assert shift.fails
-    assert shift.reason.endswith("not explained by the machine, because the software changed too: nccl 2.27 -> 2.28")
+@pytest.mark.parametrize(
+    ("percent", "canaries", "software", "found", "says"),
+    [
+        (
+            10.0,
+            canary_slower_by(12),
+            ("nccl 2.27 -> 2.28",),
+            ("slower", True),
+            "not explained by the machine, because the software changed too: nccl 2.27 -> 2.28",
+        ),
+        (10.0, {}, (), ("slower", True), "no record has canaries of this world, so a slower machine and slower code"),
+        (-20.0, canary_slower_by(-20), (), ("faster", False), "all 5 tests are faster, by about 20.0 % "),
+    ],
+    ids=["other software", "no canaries", "faster"],
+)
+def test_canaries_excuse_nothing_if_the_software_changed_or_there_are_none_and_a_speedup_does_not_fail(
+    percent: float, canaries: dict[str, Verdict], software: tuple[str, ...], found: tuple[str, bool], says: str
+) -> None:
+    shift = shift_of(run([percent] * 5), canaries, software)
+    assert (shift.word, shift.fails) == found
+    assert says in shift.reason
 
 
 @pytest.mark.parametrize(("limited", "explained"), [(3, 10), (2, 0)])
@@ -265,18 +272,6 @@ def test_a_slower_host_explains_the_shift_if_it_limits_most_tests(limited: int, 
     assert shift.explained_percent == pytest.approx(explained)
     assert shift.fails == (explained == 0)
     assert (HOST in shift.reason) == (explained > 0)
-
-
-def test_without_canaries_in_the_records_the_shift_fails_and_says_so() -> None:
-    shift = shift_of(run([10.0] * 5), {})
-    assert shift.fails
-    assert "no record has canaries of this world, so a slower machine and slower code look the same" in shift.reason
-
-
-def test_a_common_speedup_is_reported_and_does_not_fail() -> None:
-    shift = shift_of(run([-20.0] * 5), canary_slower_by(-20))
-    assert (shift.word, shift.fails) == ("faster", False)
-    assert shift.reason.startswith("all 5 tests are faster, by about 20.0 % ")
 
 
 def test_one_test_has_no_common_shift_and_few_take_its_share() -> None:

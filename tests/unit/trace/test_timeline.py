@@ -33,32 +33,19 @@ def is_normal(intervals: Intervals) -> bool:
     return all(a < b for a, b in pairwise(borders))
 
 
-@given(ANY)
-def test_a_union_has_every_time_point_of_its_parts_once(spans: Intervals) -> None:
-    assert moments(union(spans)) == moments(spans)
-    assert is_normal(union(spans))
-
-
-@given(SETS, SETS)
-def test_an_intersection_has_the_time_points_in_both(a: Intervals, b: Intervals) -> None:
-    assert moments(intersect(a, b)) == moments(a) & moments(b)
-    assert is_normal(intersect(a, b))
-
-
-@given(SETS, SETS)
-def test_a_difference_has_the_time_points_in_the_first_alone(a: Intervals, b: Intervals) -> None:
-    assert moments(subtract(a, b)) == moments(a) - moments(b)
-    assert is_normal(subtract(a, b))
-
-
-@given(SETS, st.integers(0, 30), st.integers(0, 30))
-def test_clipping_keeps_the_part_between_the_bounds(a: Intervals, start: int, end: int) -> None:
-    assert moments(clip(a, start, end)) == moments(a) & set(range(start, end))
-
-
-@given(SETS)
-def test_the_length_is_the_number_of_nanoseconds(a: Intervals) -> None:
-    assert length(a) == len(moments(a))
+@given(ANY, SETS, SETS, SPAN)
+def test_intervals_have_the_time_points_of_their_sets_once(
+    spans: Intervals, a: Intervals, b: Intervals, bounds: tuple[int, int]
+) -> None:
+    for found, expected in (
+        (union(spans), moments(spans)),
+        (intersect(a, b), moments(a) & moments(b)),
+        (subtract(a, b), moments(a) - moments(b)),
+        (clip(a, *bounds), moments(a) & set(range(*bounds))),
+    ):
+        assert moments(found) == expected
+        assert length(found) == len(expected)
+        assert is_normal(found)
 
 
 # Recognition of collectives by their names

@@ -1,13 +1,15 @@
 """The page of ``--report DIR``, and ``python -m fixtures report``, as a user gives them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fixtures.records.files import read_record
 from fixtures.session.explanation import file_name
-from tests.command_line import QUICK
+from tests.command_line import QUICK, ROOT
 from tests.forked import command, perf
 from tests.recordings import ddp_steps
 from tests.run_reports import BASELINES, h200
@@ -91,3 +93,11 @@ def test_wrong_usage_of_the_command_is_reported_in_one_line(arguments: tuple[str
     outcome = command("report", *arguments).exits(2)
     assert outcome.errors.startswith(complaint)
     assert outcome.errors.count("\n") == 1
+
+
+def test_the_site_builds_with_the_report_of_a_shipped_record(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    outcome = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "Where a step&#39;s time goes" in (tmp_path / "report/report.html").read_text()
+    assert 'src="report.html"' in (tmp_path / "report/index.html").read_text()

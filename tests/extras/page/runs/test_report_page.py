@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from fixtures.extras.page.page import page as html_of
 from fixtures.extras.page.page_report import PageReport
-from tests.extras.page.page_reports import page_report_of, two_ranks
+from tests.extras.page.test_charts import page_report_of, two_ranks
 from tests.run_reports import DDP, HOSTILE, h200, hostile, large, profiled, slower, with_transfers
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
