@@ -15,7 +15,7 @@ from statistics import fmean
 
 import numpy as np
 
-from fixtures.extras.bisect.bisection import Search
+from fixtures.extras.upgrades.bisection import Search
 
 COMMITS, SLOWDOWN = 64, math.log(1.05)
 MAX_PAIRS = 12

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from fixtures.launch.built_environment import built
+from fixtures.extras.upgrades.built_environment import built
 
 RUNS = 3
 

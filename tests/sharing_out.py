@@ -11,8 +11,8 @@ from xdist.scheduler import LoadScopeScheduling
 # Files, and a test, by unit of work. Of e2e, extras and interruption measure nothing.
 UNITS = {
     "times": (
-        *(f"tests/e2e/test_{name}" for name in ("against", "injected_causes", "whole_run")),
-        *("tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/"),
+        *(f"tests/e2e/test_{name}" for name in ("injected_causes", "whole_run")),
+        *("tests/extras/slow_link/ranks/", "tests/extras/tune/e2e/", "tests/extras/upgrades/e2e/"),
         *("tests/extras/whole/ranks/", "tests/extras/whole/e2e/"),
         *(f"tests/ranks/test_{name}.py" for name in ("canaries", "feed", "profiled_ranks", "window")),
         *("tests/script/ranks/test_host_time.py", "tests/script/ranks/test_limit_of_script.py"),

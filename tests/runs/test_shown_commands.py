@@ -25,7 +25,7 @@ NOT_SHELL = ("python", "mermaid", "yaml", "text")
 NOT_RUN = {
     "python3 -m venv": "an environment of 5 GB, which .ci/run makes",
     "pip install -e": "the same",
-    "python -m fixtures bisect": "minutes of launches: tests/extras/bisect/runs/test_bisect_command.py",
+    "python -m fixtures bisect": "minutes of launches: tests/extras/upgrades/runs/test_bisect_command.py",
     "python -m fixtures doctor": "its exit code depends on the machine: tests/extras/doctor/runs/test_doctor.py",
 }
 # The text that a person puts for a word, and the paths of the documents' files in this repository.

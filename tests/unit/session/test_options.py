@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from fixtures.session.options import OPTIONS, Option, check_values
+from fixtures.session.options import OPTIONS, Option, all_options, check_values
 from fixtures.session.settings import Settings
 
 # Found on the machine, or from several options.
@@ -12,7 +12,7 @@ DETECTED = {"gpus", "starter", "worlds", "minutes_of_turns"}
 
 
 def test_every_field_of_the_settings_is_set_by_one_option() -> None:
-    assert sorted(option.field for option in OPTIONS if option.field) == sorted(
+    assert sorted(option.field for option in all_options() if option.field) == sorted(
         {f.name for f in fields(Settings)} - DETECTED
     )
 

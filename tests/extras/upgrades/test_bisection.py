@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.extras.bisect import command
-from fixtures.extras.bisect.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
-from fixtures.extras.bisect.command import (
+from fixtures.extras.upgrades import command
+from fixtures.extras.upgrades.bisection import SURE_COMMIT, Comparison, NotRunnable, Search, groups, posterior
+from fixtures.extras.upgrades.command import (
     BadHistory,
     Commit,
     _search,
@@ -364,7 +364,7 @@ def test_releases_that_are_not_there_are_named(good: str, bad: str, says: str) -
 INTERRUPTED_AFTER_THE_FORK = """
 import os, signal, sys
 from pathlib import Path
-from fixtures.extras.bisect.command import _run
+from fixtures.extras.upgrades.command import _run
 
 os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
 try:

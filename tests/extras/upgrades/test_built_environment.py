@@ -11,8 +11,9 @@ from zipfile import ZipFile
 import pytest
 from uv import find_uv_bin
 
-from fixtures.launch import built_environment
-from fixtures.launch.built_environment import VARIABLE, NotBuilt, built, environments, is_requirement, requirements_of
+from fixtures.extras.upgrades import built_environment
+from fixtures.extras.upgrades.built_environment import NotBuilt, built, is_requirement, requirements_of
+from fixtures.launch.other_side import ENVIRONMENTS, environments
 
 
 @pytest.fixture(params=["pip", "uv"])
@@ -28,7 +29,7 @@ def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     monkeypatch.setenv("UV_FIND_LINKS", str(folder))
     if request.param == "uv":
         monkeypatch.setattr(built_environment, "_uv", find_uv_bin)
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "environments"))
+    monkeypatch.setenv(ENVIRONMENTS, str(tmp_path / "environments"))
     for version in ("1.0", "2.0"):
         wheel(folder, "tinypackage", version)
     return folder
@@ -133,7 +134,7 @@ def test_what_cannot_be_built_is_refused_in_one_line(wheels: Path, text: str, sa
 def test_an_environment_that_does_not_fit_is_not_begun(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(built_environment, "_SPARE", 1e12)
     wheel(wheels, "iniconfig", "0.1")  # uv does not say how large a wheel is, so the one here counts
-    with pytest.raises(NotBuilt, match=rf"iniconfig==0\.1 needs \d+\.\d GB, .* has \d+\.\d: set {VARIABLE}"):
+    with pytest.raises(NotBuilt, match=rf"iniconfig==0\.1 needs \d+\.\d GB, .* has \d+\.\d: set {ENVIRONMENTS}"):
         built(["iniconfig==0.1"], print)
 
 

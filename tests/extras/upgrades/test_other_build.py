@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.extras.upgrades.other_build import probe
 from fixtures.launch import other_side
-from fixtures.launch.other_side import BadInterpreter, probe
+from fixtures.launch.other_side import BadInterpreter
 
 
 def test_a_folder_is_answered_with_the_interpreter_in_it(tmp_path: Path) -> None:

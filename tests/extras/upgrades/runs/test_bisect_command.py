@@ -21,7 +21,8 @@ from tests.own_repository import checkout, git, job
 OWN = "--workload=my_job.training:workload"
 FAST, SLOW, BROKEN = job(), job(0.06), "import no_such_dependency"
 SEARCH = (OWN, "--pairs=2", "-k", "1cpu-ddp]")
-FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", "-p", "tests.extras.bisect.bisected_ranks")
+BISECTED = ("-p", "tests.extras.upgrades.bisected_ranks")
+FAKE = ("--", str(ROOT / "perf/test_scaling.py"), "--steps=3", "--warmup=4", *BISECTED)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """``--against``: real launches under another interpreter, in turn with our own.
 
-What is made of pairs of launches is shown by tests/runs/test_against.py, what cannot be measured there and by
-tests/unit/launch/test_other_side.py.
+What is made of pairs of launches is shown by ``../runs/test_against.py``, what cannot be measured there and by
+``../test_other_build.py``.
 """
 
 import re

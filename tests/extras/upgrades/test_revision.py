@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.launch.other_side import (
-    BadInterpreter,
+from fixtures.extras.upgrades.other_build import (
     OwnCode,
     Revision,
     _moved,
-    check_module,
     checked_out,
     find_revision,
 )
+from fixtures.launch.other_side import BadInterpreter
 from tests.own_repository import git
 
 
@@ -31,7 +30,7 @@ def revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Revision:
 
 def test_it_is_found_without_code_on_the_command_line(revision: Revision, tmp_path: Path) -> None:
     assert revision.repository == tmp_path
-    check_module(revision, "committed_module")
+    revision.check_module("committed_module")
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_it_is_found_without_code_on_the_command_line(revision: Revision, tmp_pa
 )
 def test_a_module_that_it_does_not_have_is_reported(revision: Revision, module: str, says: str) -> None:
     with pytest.raises(BadInterpreter, match=says):
-        check_module(revision, module)
+        revision.check_module(module)
 
 
 def test_a_virtual_environment_in_the_repository_is_that_of_both_sides(
