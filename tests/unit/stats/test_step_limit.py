@@ -87,8 +87,10 @@ def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, p
 @pytest.mark.parametrize("idle", [5, 14])
 def test_both_limit_where_neither_has_slack(idle: int) -> None:
     """A compiled nanoGPT on two H200: these two launches of one machine."""
-    found = of(on_gpu(HOST, {"compute": 100 - idle, "idle": idle}))
+    account = on_gpu(HOST, {"compute": 100 - idle, "idle": idle})
+    found = of(account)
     assert (found.by, found.percent, found.also, found.line) == ("compute", 100 - idle, "host", "train.py:backward")
+    assert of(replace(account, is_ahead=True)).also == (None if idle < 10 else "host")
 
 
 def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() -> None:
