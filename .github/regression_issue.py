@@ -57,8 +57,8 @@ def report(record: Record, failing: dict[str, str]) -> str:
     if not tests:
         return ""
     sys.path.insert(0, str(Path(__file__).parents[1]))
+    from fixtures.extras.page.markdown import fenced
     from fixtures.matrix.plain_text import counted, quoted
-    from fixtures.report.report_files import fenced
 
     lines = [f"instance {record.get('instance')}"]
     for test, (how_much, cause) in tests.items():

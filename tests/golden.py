@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 
 from fixtures.__main__ import main
+from fixtures.extras.page.markdown import markdown
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked, read_record
 from fixtures.report.columns import table
 from fixtures.report.config_columns import COLUMNS, TRANSFER_COLUMNS
-from fixtures.report.report_files import markdown
 from fixtures.report.rows import Report
 from tests.command_line import ROOT
 

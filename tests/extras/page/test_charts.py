@@ -15,14 +15,15 @@ from plotly.graph_objects import Figure
 from fixtures.extras.page.charts import charts_of, launches_ms, pareto_front
 from fixtures.extras.page.figure import Chart
 from fixtures.extras.page.page_report import PageReport, StepOfRanks, merge_step, nights_until, step_of_ranks
+from fixtures.extras.page.plugin import finite
 from fixtures.extras.page.summary import card_svg, summary
 from fixtures.matrix.recorded import json_of
 from fixtures.records.files import checked
 from fixtures.report.card import card_of
 from fixtures.report.commands import CLONE
-from fixtures.report.report_files import finite
 from fixtures.trace.timeline import BadTrace, Timeline
 from tests.builders import BF16_LOSS, TRAINED
+from tests.extras.page.test_markdown import assert_all_is_in_blocks_of_code, with_the_way_out
 from tests.nightly_records import DDP as NIGHTLY
 from tests.nightly_records import HERE, night, write
 from tests.nightly_records import benchmark as of_night
@@ -42,7 +43,6 @@ from tests.run_reports import (
     with_transfers,
 )
 from tests.saved_records import Record, infos
-from tests.unit.report.test_markdown import assert_all_is_in_blocks_of_code, with_the_way_out
 
 GROUP = "vit_l_32 4gpu native"
 

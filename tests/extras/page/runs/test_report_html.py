@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.records.files import read_record
+from fixtures.records.files import checked, read_record
 from fixtures.session.explanation import file_name
 from tests.command_line import QUICK, ROOT
 from tests.forked import command, perf
@@ -25,12 +25,29 @@ def files_in(folder: Path) -> list[str]:
 
 def test_a_run_leaves_its_files_one_line_and_a_page_with_the_stored_history(tmp_path: Path) -> None:
     assert perf(tmp_path / "baselines", *STEADY, "--benchmark-save=first").exit_code == 0
-    outcome = perf(tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out/here'}").exits(0)
+    night = f"--benchmark-json={tmp_path / 'night.json'}"
+    outcome = perf(
+        tmp_path / "baselines", *STEADY, "--min-slowdown=100", f"--report={tmp_path / 'out/here'}", night
+    ).exits(0)
+    assert (tmp_path / "out/here/run.json").read_bytes() == (tmp_path / "night.json").read_bytes()
+    assert len(checked(read_record(tmp_path / "out/here/run.json")).benchmarks) == 2
+    assert (tmp_path / "out/here/report.md").read_text().count("\nverdict: ") == 1
     assert files_in(tmp_path / "out/here") == FILES
     assert [line for line in outcome.output.splitlines() if line.startswith("report")] == [
         f"report: {tmp_path / 'out/here/report.html'}"
     ]
     assert '"stored-nights"' in (tmp_path / "out/here/report.html").read_text()
+
+
+def test_a_run_that_measures_nothing_has_a_report_too_and_collecting_writes_none(tmp_path: Path) -> None:
+    failing = tmp_path / "test_failing.py"
+    failing.write_text("def test_it():\n    assert not 'the reason'\n")
+    perf(tmp_path / "baselines", "perf/test_scaling.py", str(failing), "-k", "test_it", f"--report={tmp_path}").exits(
+        pytest.ExitCode.TESTS_FAILED
+    )
+    assert "nothing was measured; 1 failed" in (tmp_path / "report.md").read_text()
+    perf(tmp_path / "baselines", *STEADY, "--collect-only", f"--report={tmp_path / 'out'}").exits(0)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_is_in_the_summary_without_its_secrets(tmp_path: Path) -> None:
@@ -39,6 +56,17 @@ def test_the_command_is_in_the_summary_without_its_secrets(tmp_path: Path) -> No
     summary = (tmp_path / "out/summary.md").read_text()
     assert "--min-slowdown=100" in summary
     assert "hidden" not in summary
+
+
+@pytest.mark.parametrize("place", ["file", "folder/report.md"])
+def test_a_folder_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder/report.md").mkdir(parents=True)
+    folder = tmp_path / place.partition("/")[0]
+    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={folder}").exits(pytest.ExitCode.USAGE_ERROR)
+    (line,) = outcome.errors.strip().splitlines()
+    assert line.startswith("ERROR: --report")
+    assert str(tmp_path / place) in line
 
 
 @pytest.mark.parametrize(

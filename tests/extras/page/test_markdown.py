@@ -6,7 +6,7 @@ import pytest
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 
-from fixtures.report.report_files import MOST_CHARACTERS, markdown
+from fixtures.extras.page.markdown import MOST_CHARACTERS, markdown
 from tests.run_reports import DDP, h200, hostile, large, report_of, slower, with_transfers
 from tests.saved_records import Record
 

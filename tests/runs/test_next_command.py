@@ -1,36 +1,14 @@
-"""``--report DIR`` as a user gives it: the Markdown summary and the record. Extras add to them."""
+"""What to type next, and the width of what is said."""
 
 import re
 from pathlib import Path
 
-import pytest
-
-from fixtures.records.files import checked, read_record
 from fixtures.report.next_command import both_sides
 from tests.command_line import QUICK
 from tests.forked import perf
 from tests.workloads_for_tests import STEP_MS
 
 STEADY = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
-
-
-def test_a_run_leaves_its_summary_its_record_and_one_line(tmp_path: Path) -> None:
-    night = tmp_path / "night.json"
-    outcome = perf(
-        tmp_path / "baselines", *STEADY, f"--report={tmp_path / 'out/here'}", f"--benchmark-json={night}"
-    ).exits(0)
-    assert (tmp_path / "out/here/run.json").read_bytes() == night.read_bytes()
-    assert outcome.output.count(f"\nreport: {tmp_path / 'out/here/report.'}") == 1
-    assert len(checked(read_record(tmp_path / "out/here/run.json")).benchmarks) == 2
-    assert (tmp_path / "out/here/report.md").read_text().count("\nverdict: no stored run of ") == 1
-
-
-def test_the_summary_and_the_record_need_no_extra(tmp_path: Path) -> None:
-    outcome = perf(
-        tmp_path / "baselines", *STEADY, "-p", "no:fixtures.extras.page.plugin", f"--report={tmp_path}"
-    ).exits(0)
-    assert f"\nreport: {tmp_path / 'report.md'}\n" in outcome.output
-    assert sorted(file.name for file in tmp_path.glob("*.*")) == ["report.md", "run.json"]
 
 
 def test_a_profile_on_the_screen_is_not_what_to_type_next(tmp_path: Path) -> None:
@@ -69,25 +47,3 @@ def test_a_narrow_terminal_has_no_line_of_the_suite_that_is_wider(tmp_path: Path
     card = outcome.output.partition(" ddp-perf on ")[2].splitlines()[1:]
     assert max(len(line) for line in card if not line.startswith("next: ")) <= 60
     assert re.search(r"^limited by|^verdict", "\n".join(card), re.MULTILINE)
-
-
-def test_a_run_that_measures_nothing_has_a_report_too_and_collecting_writes_none(tmp_path: Path) -> None:
-    failing = tmp_path / "test_failing.py"
-    failing.write_text("def test_it():\n    assert not 'the reason'\n")
-    perf(tmp_path / "baselines", "perf/test_scaling.py", str(failing), "-k", "test_it", f"--report={tmp_path}").exits(
-        pytest.ExitCode.TESTS_FAILED
-    )
-    assert "nothing was measured; 1 failed" in (tmp_path / "report.md").read_text()
-    perf(tmp_path / "baselines", *STEADY, "--collect-only", f"--report={tmp_path / 'out'}").exits(0)
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("place", ["file", "folder/report.md"])
-def test_a_folder_that_cannot_be_written_ends_the_run_before_it_measures(tmp_path: Path, place: str) -> None:
-    (tmp_path / "file").touch()
-    (tmp_path / "folder/report.md").mkdir(parents=True)
-    folder = tmp_path / place.partition("/")[0]
-    outcome = perf(tmp_path / "baselines", *STEADY, f"--report={folder}").exits(pytest.ExitCode.USAGE_ERROR)
-    (line,) = outcome.errors.strip().splitlines()
-    assert line.startswith("ERROR: --report")
-    assert str(tmp_path / place) in line
