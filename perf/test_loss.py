@@ -4,7 +4,7 @@ import pytest
 
 from fixtures.extras.loss.plugin import LOSSY_BY_DEFAULT, LOSSY_ON_REQUEST, Train, lossless, one_rank
 
-pytestmark = [pytest.mark.trains, pytest.mark.unless(reason=one_rank), pytest.mark.unless(reason=lossless)]
+pytestmark = [pytest.mark.only_with("train"), pytest.mark.unless(reason=one_rank), pytest.mark.unless(reason=lossless)]
 
 
 @pytest.mark.cells(LOSSY_BY_DEFAULT, "largest", own_hooks=True)

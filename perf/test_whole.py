@@ -5,7 +5,7 @@ import pytest
 from fixtures.extras.whole.plugin import Whole
 from fixtures.matrix.configs import AS_WRITTEN, SINGLE
 
-pytestmark = [pytest.mark.scripts, pytest.mark.wholes]
+pytestmark = [pytest.mark.scripts, pytest.mark.only_with("whole")]
 
 
 @pytest.mark.cells((SINGLE,), "largest", several_ranks=(AS_WRITTEN,))

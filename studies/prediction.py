@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from fixtures.extras.predict.link_line import line_through
 from fixtures.extras.predict.plugin import Figure, Parts, change_to, prediction
 from fixtures.extras.predict.prediction import (
     ASSUMED,
@@ -25,6 +24,7 @@ from fixtures.extras.predict.prediction import (
     all_reduces_of,
     cluster_of,
     copied_gb_per_s,
+    line_through,
     measured_parts,
     predict,
     read_measured,

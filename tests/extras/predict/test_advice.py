@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures.extras.predict.link_line import LinkLine, line_through
 from fixtures.extras.predict.plugin import (
     Advice,
     Advised,
@@ -21,7 +20,7 @@ from fixtures.extras.predict.plugin import (
     figures_for,
     pytest_benchmark_update_json,
 )
-from fixtures.extras.predict.prediction import all_reduces_of
+from fixtures.extras.predict.prediction import Link, all_reduces_of, line_through
 from fixtures.matrix.configs import BY_DEFAULT, CONFIGS, find_config
 from fixtures.matrix.recorded import json_of
 from fixtures.matrix.worlds import INTERCONNECTS, parse_world
@@ -40,7 +39,7 @@ from tests.saved_records import Record
 
 MB = 2**20
 # 1 ms for each 10 MB.
-STRAIGHT = LinkLine(latency_s=0, bytes_per_s=10e3 * MB)
+STRAIGHT = Link(latency_s=0, bytes_per_s=10e3 * MB)
 # 40 gradients of 10 MB: one bucket takes 40 ms, all of it exposed, after 4 ms of copies.
 PARTS = Parts(step_ms=200, without_ms=156, backward_ms=100, copies_ms=4, gradients=((10 * MB, 4),) * 40)
 DDP = CONFIGS["ddp"]
@@ -49,7 +48,7 @@ DDP = CONFIGS["ddp"]
 def advice(
     parts: Parts,
     *configs: str,
-    line: LinkLine | None = STRAIGHT,
+    line: Link | None = STRAIGHT,
     now: str = "ddp",
     figures: dict[str, Figure] | None = None,
 ) -> dict[str | None, Advice]:
@@ -82,7 +81,7 @@ def test_measured_buckets_show_how_much_all_reduces_slow_compute() -> None:
 
 def test_the_size_of_buckets_is_advised_that_the_latency_asks_for() -> None:
     # 10 MB take 6 ms, more than their backward pass
-    latency = LinkLine(latency_s=0.005, bytes_per_s=STRAIGHT.bytes_per_s)
+    latency = Link(latency_s=0.005, bytes_per_s=STRAIGHT.bytes_per_s)
     buckets = ("bucket_10mb", "bucket_50mb", "bucket_100mb")
     assert list(advice(PARTS, *buckets, line=latency)) == ["bucket_50mb"]
     latency = replace(latency, latency_s=0.010)  # of each bucket
@@ -163,7 +162,7 @@ def test_no_step_is_predicted_to_be_shorter_than_the_one_without_communication(
     parts = Parts(
         step_ms=200, without_ms=without_ms, backward_ms=backward, copies_ms=copies, gradients=tuple(gradients)
     )
-    line = LinkLine(latency_s=latency_s, bytes_per_s=1e9 * gb_per_s)
+    line = Link(latency_s=latency_s, bytes_per_s=1e9 * gb_per_s)
     for found in advise(parts, DDP, CONFIGS.values(), line):
         assert without_ms <= found.expected_ms + 1e-6
         assert found.gain_percent > 1
@@ -218,7 +217,7 @@ def advice_in(run: Run) -> list[Advised]:
     return advice_of(run, record_so_far(run, None))
 
 
-def all_reduces(run: Run, world: str) -> LinkLine | None:
+def all_reduces(run: Run, world: str) -> Link | None:
     return line_through(all_reduces_of(record_so_far(run, None), "native", [world]))
 
 
