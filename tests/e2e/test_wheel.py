@@ -202,15 +202,6 @@ def test_other_tests_run_as_before(project: Project) -> None:
     assert "benchmark: 1 tests" in plain.output
 
 
-def test_a_profile_of_hypothesis_is_the_projects_or_refused_in_one_line(project: Project, tmp_path: Path) -> None:
-    registers = "from hypothesis import settings\ndef pytest_configure(): settings.register_profile('ours')\n"
-    (tmp_path / "conftest.py").write_text(registers)
-    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
-    assert project.pytest("--hypothesis-profile=ours", folder=tmp_path).exit_code == 0
-    refused = project.pytest("--hypothesis-profile=nightly", folder=tmp_path).exits(pytest.ExitCode.USAGE_ERROR)
-    assert refused.errors.startswith("ERROR: --hypothesis-profile: no profile is named 'nightly': register it in conf")
-
-
 def test_the_clone_uses_its_own_code_where_the_wheel_is_installed(project: Project) -> None:
     one = "perf/test_throughput.py::test_throughput[vit_tiny-2cpu-no_comm]"
     listed = project.pytest(one, "--collect-only", "-q", *ALONE, folder=ROOT)

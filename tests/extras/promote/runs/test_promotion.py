@@ -305,12 +305,10 @@ def test_a_record_that_is_slower_only_than_todays_baselines_is_refused(
     assert "2 of its tests are slower now; if that is intended, say why with --accept:" in outcome.errors
 
 
-def test_no_record_counts_twice_nor_for_another_instance(storage: Path, tonight: Path) -> None:
+def test_no_record_counts_twice(storage: Path, tonight: Path) -> None:
     both = promote(storage, "--yes", tonight, tonight).exits(1)
     assert f"{tonight}: is the same record as {tonight}" in both.errors
-    other = promote(storage, "--yes", "--instance=rack-8", tonight).exits(1)
-    assert f"{tonight}: is of instance 'rack-7', not 'rack-8'" in other.errors
-    assert promote(storage, "--yes", "--instance=rack-7", tonight).exit_code == 0
+    assert promote(storage, "--yes", tonight).exit_code == 0
     again = promote(storage, "--yes", "--name=again", tonight).exits(1)
     assert f"is among the baselines already: {storage / 'rack-7/0002_tonight.json'}" in again.errors
 
@@ -321,7 +319,6 @@ def test_no_record_counts_twice_nor_for_another_instance(storage: Path, tonight:
         ((), "the following arguments are required: COMMAND"),
         (("promote",), "the following arguments are required: RUN.json"),
         (("promote", "--min-slowdown=-1", "x.json"), "--min-slowdown must be over 0, got -1"),
-        (("promote", "--instance=../x", "x.json"), "--instance '../x': a name has letters"),
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
