@@ -31,13 +31,6 @@ def test_two_gpus_over_nvlink_predict_four_and_eight() -> None:
     assert sum(case.inside for case in found) >= 0.9 * len(found)
 
 
-def test_links_of_another_record_replace_those_of_the_node() -> None:
-    other = ROOT / "baselines/2x-nvidia-h200-nv18-shm/0002_vit.json"
-    result = json.loads(command("predict", TWO, "--gpus", "2", "--links", other, "--config", "ddp", "--json").output)
-    assert result["interconnect"] == "shm"
-    assert result["predictions"][0]["step_s"] == pytest.approx(0.131, rel=0.05)  # measured there
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
