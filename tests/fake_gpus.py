@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pynvml
 
 from fixtures.launch.protocol import CanaryRequest
-from fixtures.matrix.worlds import World
 from tests import fake_ranks
 
 FAKE_GPUS = "FAKE_GPUS"
@@ -97,8 +96,6 @@ def pytest_load_initial_conftests() -> None:
             setattr(pynvml, name, answers.get(name, _refuse))
     for name in ("nvmlInit", "nvmlShutdown", "nvmlSystemGetDriverVersion"):
         setattr(pynvml, name, answers[name])
-
-    def time_canaries(world: World, rank: int, arguments: dict[str, Any]) -> dict[str, list[float]]:
-        return {name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()}
-
-    fake_ranks.ANSWERS[CanaryRequest.function] = time_canaries
+    fake_ranks.ANSWERS[CanaryRequest.function] = lambda world, rank, arguments: {
+        name: [given["slower"].get(name, 1) * t] * 15 for name, t in CANARIES.items()
+    }

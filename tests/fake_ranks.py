@@ -55,12 +55,7 @@ Answer = Callable[[World, int, dict[str, Any]], Any]
 
 def step_s() -> float:
     """Seconds of a step. No two runs take the same time to the last bit, as none that are measured do."""
-    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + jitter())
-
-
-def jitter() -> float:
-    """The share by which this run takes longer than another."""
-    return 1e-13 * (_began_ns % 10**9)
+    return float(os.environ.get(STEP_MS, "20")) / 1e3 * (1 + 1e-13 * (_began_ns % 10**9))
 
 
 _began_ns = 0

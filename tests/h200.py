@@ -28,10 +28,9 @@ def step(compute_ms: float, communication_ms: float, copy_ms: float, idle_ms: fl
 
 def all_reduces(*durations_us: int) -> tuple[Collective, ...]:
     """One after another, with nothing at the same time."""
-    starts_us = accumulate(durations_us, initial=0)
     return tuple(
         Collective(what="all_reduce", ns=1000 * us, start_ns=1000 * start_us, ready_ns=None, exposed_ns=1000 * us)
-        for us, start_us in zip(durations_us, starts_us, strict=False)
+        for us, start_us in zip(durations_us, accumulate(durations_us, initial=0), strict=False)
     )
 
 

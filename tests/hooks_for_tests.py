@@ -1,6 +1,6 @@
 """User hooks for ``--hook tests.hooks_for_tests:NAME``, some of which break a rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,7 +9,7 @@ from torch import Tensor, distributed
 from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in __all__
 from torch.futures import Future
 
-from fixtures.matrix.hook import Gradient, Hook
+from fixtures.matrix.hook import Hook
 
 
 def done(tensor: Tensor) -> Future[Tensor]:
@@ -23,21 +23,8 @@ def mean(tensor: Tensor) -> Tensor:
     return tensor / distributed.get_world_size()
 
 
-def drops_every_second(state: None, bucket: GradBucket) -> Future[Tensor]:
-    """Of complex gradients the imaginary part."""
-    result = mean(bucket.buffer())
-    result[1::2] = 0
-    return done(result)
-
-
 def raises(state: None, bucket: GradBucket) -> Future[Tensor]:
     raise ArithmeticError("no such luck")
-
-
-def raises_for_float16(state: None, bucket: GradBucket) -> Future[Tensor]:
-    if bucket.buffer().dtype == torch.float16:
-        raise ArithmeticError("no float16")
-    return averages(state, bucket)
 
 
 def hangs_where_it_has_nothing_to_send(state: None, bucket: GradBucket) -> Future[Tensor]:
@@ -89,11 +76,18 @@ def divides_twice(state: None, bucket: GradBucket) -> Future[Tensor]:
     return done(mean(bucket.buffer()) / distributed.get_world_size())
 
 
-def nearly(state: None, bucket: GradBucket) -> Future[Tensor]:
-    """The mean, with one element in ten thousand a hundredth too large."""
-    result = mean(bucket.buffer())
-    result[:: 10**4] *= 1.01
-    return done(result)
+def _with(share: float, every: int) -> Callable[[None, GradBucket], Future[Tensor]]:
+    """The mean, with each of so many elements times this."""
+
+    def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
+        result = mean(bucket.buffer())
+        result[every - 1 :: every] *= share
+        return done(result)
+
+    return hook
+
+
+drops_every_second = _with(0, 2)  # of complex gradients the imaginary part
 
 
 @dataclass(kw_only=True)
@@ -134,7 +128,9 @@ def _hook(build: Callable[[object], tuple[object, object]], name: str, **promise
 lossless = _hook(lambda ddp: (None, averages), "own_mean", promise="mean", wire_dtype="gradient")
 not_divided = _hook(lambda ddp: (None, sums), "own_sum", promise="mean", wire_dtype="gradient")
 divided_twice = _hook(lambda ddp: (None, divides_twice), "own_half", promise="mean", wire_dtype="gradient")
-one_in_ten_thousand_off = _hook(lambda ddp: (None, nearly), "own_nearly", promise="mean", wire_dtype="gradient")
+one_in_ten_thousand_off = _hook(
+    lambda ddp: (None, _with(1.01, 10**4)), "own_nearly", promise="mean", wire_dtype="gradient"
+)
 remembers = _hook(lambda ddp: (Memory(), largest), "own_remembers", error_feedback=True)
 remembers_long = _hook(lambda ddp: (Memory(share=0.01), largest), "own_remembers_long", error_feedback=True)
 now_and_then_forgets = _hook(
@@ -165,33 +161,38 @@ low_rank = _hook(lambda ddp: (None, averages), "own_low_rank", promise="low_rank
 named_like_another = _hook(lambda ddp: (None, averages), "bf16")
 
 
-def keeps_its_own(state: None, bucket: GradBucket) -> Future[Tensor]:
-    """Fast, because it sends nothing."""
-    return done(bucket.buffer())
-
-
 def delivers_zeros(state: None, bucket: GradBucket) -> Future[Tensor]:
     """Fast, and all ranks get the same."""
     return done(torch.zeros_like(bucket.buffer()))
 
 
-fast_and_wrong = _hook(lambda ddp: (None, keeps_its_own), "own_fast", promise="mean", wire_dtype="gradient")
+# Fast, because it sends nothing.
+fast_and_wrong = _hook(
+    lambda ddp: (None, lambda state, bucket: done(bucket.buffer())), "own_fast", promise="mean", wire_dtype="gradient"
+)
 learns_nothing = _hook(lambda ddp: (None, delivers_zeros), "own_zeros")
 states_its_loss = _hook(lambda ddp: (None, delivers_zeros), "own_states_its_loss", loss_excess_percent=30)
 
 
-def takes_only_float32(state: None, bucket: GradBucket) -> Future[Tensor]:
-    if bucket.buffer().dtype != torch.float32:
-        raise ArithmeticError("no float32")
-    return averages(state, bucket)
+def _only(takes: Callable[[torch.dtype], bool]) -> Callable[[None, GradBucket], Future[Tensor]]:
+    def hook(state: None, bucket: GradBucket) -> Future[Tensor]:
+        if not takes(bucket.buffer().dtype):
+            raise ArithmeticError("no such dtype")
+        return averages(state, bucket)
+
+    return hook
 
 
-def needs_4_bytes(gradients: Sequence[Gradient]) -> str | None:
-    return "it takes float32 only" if any(size != 4 for _, size in gradients) else None
+raises_for_float16 = _only(lambda dtype: dtype != torch.float16)
 
 
 _OF_FLOAT32: dict[str, object] = {"promise": "mean", "wire_dtype": "gradient"}
-for_float32 = _hook(lambda ddp: (None, takes_only_float32), "own_float32", why_not=needs_4_bytes, **_OF_FLOAT32)
+for_float32 = _hook(
+    lambda ddp: (None, _only(lambda dtype: dtype == torch.float32)),
+    "own_float32",
+    why_not=lambda gradients: "it takes float32 only" if any(size != 4 for _, size in gradients) else None,
+    **_OF_FLOAT32,
+)
 reasons_with_a_number = _hook(lambda ddp: (None, averages), "own_reason", why_not=lambda gradients: 3, **_OF_FLOAT32)
 bytes_of_nothing = _hook(
     lambda ddp: (None, averages), "own_bytes", wire_bytes=lambda gradients, ranks: gradients[10**9], **_OF_FLOAT32

@@ -45,7 +45,12 @@ class Machines:
             process = subprocess.Popen(
                 [*self.command(index), *command],
                 cwd=root or ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": _paths(root or ROOT), **(environ or {})},
+                env={
+                    **os.environ,
+                    "PYTHONUNBUFFERED": "1",
+                    "PYTHONPATH": os.pathsep.join(filter(None, (str(root or ROOT), os.environ.get("PYTHONPATH")))),
+                    **(environ or {}),
+                },
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -139,10 +144,6 @@ class Machines:
 
     def _do(self, *command: str) -> None:
         subprocess.run(command, check=True, capture_output=True)
-
-
-def _paths(root: Path) -> str:
-    return os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
 
 
 def require_namespaces() -> None:

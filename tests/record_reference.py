@@ -44,8 +44,7 @@ def in_words(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         return in_words(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        inner = [one for one in get_args(kind) if one is not type(None)]
-        return " or ".join(in_words(one) for one in inner)
+        return " or ".join(in_words(one) for one in [one for one in get_args(kind) if one is not type(None)])
     if get_origin(kind) is Literal:
         return "text"
     if get_origin(kind) in (list, tuple):

@@ -118,8 +118,7 @@ def hostile(record: Record) -> Record:
     for best in record["best"]:
         best["workload"] += HOSTILE
         best["config"] += HOSTILE
-    first = record["benchmarks"][0]["fullname"]
-    return slower(record, first, reason=HOSTILE, cause=HOSTILE)
+    return slower(record, record["benchmarks"][0]["fullname"], reason=HOSTILE, cause=HOSTILE)
 
 
 def large(tests: int, steps: int) -> Record:

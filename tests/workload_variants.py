@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fixtures.matrix.workloads import Workload
-from tests.workloads_for_tests import plain_loss
+from tests.workloads_for_tests import _built, plain_loss
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,20 +20,6 @@ def _model(width: int = 16, *, norm: bool = True, frozen: bool = False) -> "nn.M
     return nn.Sequential(first, nn.BatchNorm1d(width) if norm else nn.Identity(), nn.Linear(width, 4))
 
 
-def _double() -> "nn.Module":
-    return _model().double()
-
-
-def _sample() -> "tuple[Tensor, ...]":
-    import torch
-
-    return (torch.randn(8),)
-
-
-def _double_sample() -> "tuple[Tensor, ...]":
-    return tuple(tensor.double() for tensor in _sample())
-
-
 def _autocast_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     import torch
 
@@ -41,25 +27,27 @@ def _autocast_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
         return plain_loss(model, inputs)
 
 
-def _optimizer(parameters: "Iterable[nn.Parameter]", lr: float = 0.001) -> "Optimizer":
-    from torch.optim import SGD
+def _optimizer(parameters: "Iterable[nn.Parameter]", lr: float = 0.001, name: str = "SGD") -> "Optimizer":
+    from torch import optim
 
-    return SGD(parameters, lr=lr)
-
-
-def _adamw(parameters: "Iterable[nn.Parameter]") -> "Optimizer":
-    from torch.optim import AdamW
-
-    return AdamW(parameters, lr=0.001)
+    built: Optimizer = getattr(optim, name)(parameters, lr=lr)
+    return built
 
 
-variant = Workload(name="variant", batch_size=4, model=_model, sample=_sample, loss=plain_loss, optimizer=_optimizer)
+variant = Workload(
+    name="variant",
+    batch_size=4,
+    model=_model,
+    sample=_built(lambda torch: (torch.randn(8),)),
+    loss=plain_loss,
+    optimizer=_optimizer,
+)
 batch = replace(variant, batch_size=6)
 shape = replace(variant, model=lambda: _model(32))
 frozen = replace(variant, model=lambda: _model(frozen=True))
 buffers = replace(variant, model=lambda: _model(norm=False))
-dtype = replace(variant, model=_double, sample=_double_sample)
-optimizer = replace(variant, optimizer=_adamw)
+dtype = replace(variant, model=lambda: _model().double(), sample=_built(lambda torch: (torch.randn(8).double(),)))
+optimizer = replace(variant, optimizer=lambda parameters: _optimizer(parameters, name="AdamW"))
 learning_rate = replace(variant, optimizer=lambda parameters: _optimizer(parameters, 0.1))
 autocast = replace(variant, loss=_autocast_loss)
 unused = replace(variant, find_unused_parameters=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fixtures.matrix.workloads import Workload
 
@@ -28,39 +28,81 @@ _FAULTY_STEP = 5
 _steps = count()
 
 
-def _model() -> "nn.Module":
-    from torch import nn
+def _built(build: Callable[[Any], Any]) -> Callable[[], Any]:
+    """build: of torch, which a rank has imported by then; Any: torch, and what is built with it."""
 
-    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
+    def built() -> Any:
+        import torch
+        from torch.utils import checkpoint  # noqa: F401  # torch does not import it by itself
 
+        return build(torch)
 
-def _narrow_model() -> "nn.Module":
-    """With nothing that PowerSGD compresses."""
-    from torch import nn
-
-    return nn.Linear(64, 1)
-
-
-def _lazy_model() -> "nn.Module":
-    from torch import nn
-
-    return nn.Sequential(nn.LazyLinear(8), nn.Linear(8, 1))
+    return built
 
 
-def _experts() -> "nn.Module":
-    """A model of three parts. Each rank uses one, and no rank uses the third."""
-    from torch import distributed, nn
+_model = _built(lambda torch: torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)))
+_nonlinear = _built(
+    lambda torch: torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Softplus(), torch.nn.Linear(64, 64))
+)
+_random = _built(lambda torch: (torch.randn(64),))
 
-    class Experts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.experts = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
 
-        def forward(self, inputs: "Tensor") -> "Tensor":
-            outputs: Tensor = self.experts[distributed.get_rank()](inputs)
-            return outputs
+def _of_parts(parts: Callable[[Any], dict[str, Any]], forward: Callable[[Any, Any, Any], Any]) -> Callable[[], Any]:
+    """parts: of torch, by name. forward: of torch, the module and the inputs."""
 
-    return Experts()
+    def build(torch: Any) -> Any:
+        class OfParts(torch.nn.Module):  # type: ignore[misc]  # torch is given
+            def __init__(self) -> None:
+                super().__init__()
+                for name, part in parts(torch).items():
+                    self.add_module(name, part)
+
+            def forward(self, inputs: Any) -> Any:
+                return forward(torch, self, inputs)
+
+        return OfParts()
+
+    return _built(build)
+
+
+# A model of three parts. Each rank uses one, and no rank uses the third.
+_experts = _of_parts(
+    lambda torch: {"experts": torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(3))},
+    lambda torch, model, inputs: model.experts[torch.distributed.get_rank()](inputs),
+)
+# Each batch goes to one of two experts.
+_routed = _of_parts(
+    lambda torch: {
+        "norm": torch.nn.BatchNorm1d(64),
+        "experts": torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(2)),
+    },
+    lambda torch, model, inputs: model.experts[int(inputs[0, 0] > inputs[0, 1])](model.norm(inputs)),
+)
+# Matrices in 16 bits, as large models have them, around a norm in 32.
+_mixed = _of_parts(
+    lambda torch: {
+        "before": torch.nn.Linear(64, 128, dtype=torch.bfloat16),
+        "norm": torch.nn.LayerNorm(128),
+        "after": torch.nn.Linear(128, 64, dtype=torch.bfloat16),
+    },
+    lambda torch, model, inputs: model.after(model.norm(model.before(inputs.bfloat16()).float()).bfloat16()).float(),
+)
+# The first layer has complex parameters.
+_complex_numbers = _of_parts(
+    lambda torch: {"before": torch.nn.Linear(64, 64, dtype=torch.complex64), "after": torch.nn.Linear(64, 64)},
+    lambda torch, model, inputs: model.after(model.before(inputs.to(torch.complex64)).abs()),
+)
+
+
+def _checkpointed(torch: Any, model: Any, outputs: Any) -> Any:
+    return torch.utils.checkpoint.checkpoint(model.block, outputs, use_reentrant=True)
+
+
+# One module is checkpointed twice.
+_checkpointing = _of_parts(
+    lambda torch: {"first": torch.nn.Linear(64, 64), "block": torch.nn.Linear(64, 64)},
+    lambda torch, model, inputs: _checkpointed(torch, model, _checkpointed(torch, model, model.first(inputs))),
+)
 
 
 def _queueing() -> "nn.Module":
@@ -89,42 +131,6 @@ def _queueing() -> "nn.Module":
     return Queueing()
 
 
-def _mixed() -> "nn.Module":
-    """Matrices in 16 bits, as large models have them, around a norm in 32."""
-    import torch
-    from torch import nn
-
-    class Mixed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.before = nn.Linear(64, 128, dtype=torch.bfloat16)
-            self.norm = nn.LayerNorm(128)
-            self.after = nn.Linear(128, 64, dtype=torch.bfloat16)
-
-        def forward(self, inputs: "Tensor") -> "Tensor":
-            normed = self.norm(self.before(inputs.bfloat16()).float())
-            outputs: Tensor = self.after(normed.bfloat16()).float()
-            return outputs
-
-    return Mixed()
-
-
-def _routed() -> "nn.Module":
-    """Each batch goes to one of two experts."""
-    from torch import nn
-
-    class Routed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm, self.experts = nn.BatchNorm1d(64), nn.ModuleList(nn.Linear(64, 64) for _ in range(2))
-
-        def forward(self, inputs: "Tensor") -> "Tensor":
-            outputs: Tensor = self.experts[int(inputs[0, 0] > inputs[0, 1])](self.norm(inputs))
-            return outputs
-
-    return Routed()
-
-
 def _drawing_loss(own: bool) -> "Callable[[nn.Module, Tensor], Tensor]":
     """Each pass draws which half of the inputs it leaves out: from the generators of Python and numpy, or its own."""
 
@@ -148,53 +154,10 @@ def _penalised_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return slope.square().mean() + _loss(model, inputs)
 
 
-def _nonlinear() -> "nn.Module":
-    from torch import nn
-
-    return nn.Sequential(nn.Linear(64, 64), nn.Softplus(), nn.Linear(64, 64))
-
-
-def _checkpointing() -> "nn.Module":
-    """One module is checkpointed twice."""
-    from torch import nn
-    from torch.utils.checkpoint import checkpoint
-
-    class Checkpointing(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.block = nn.Linear(64, 64), nn.Linear(64, 64)
-
-        def forward(self, inputs: "Tensor") -> "Tensor":
-            outputs: Tensor = self.first(inputs)
-            for _ in range(2):
-                outputs = checkpoint(self.block, outputs, use_reentrant=True)
-            return outputs
-
-    return Checkpointing()
-
-
 def _sample(size: int = 64) -> "tuple[Tensor, ...]":
     import torch
 
     return (torch.ones(size),)
-
-
-def _complex_numbers() -> "nn.Module":
-    """The first layer has complex parameters."""
-    import torch
-    from torch import nn
-
-    class ComplexNumbers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.before = nn.Linear(64, 64, dtype=torch.complex64)
-            self.after = nn.Linear(64, 64)
-
-        def forward(self, inputs: "Tensor") -> "Tensor":
-            outputs: Tensor = self.after(self.before(inputs.to(torch.complex64)).abs())
-            return outputs
-
-    return ComplexNumbers()
 
 
 def _tied_blocks() -> "nn.Module":
@@ -203,12 +166,6 @@ def _tied_blocks() -> "nn.Module":
     model = nn.Sequential(nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)), nn.ReLU())
     model[0][1].weight = model[0][0].weight  # type: ignore[index]
     return model
-
-
-def _random() -> "tuple[Tensor, ...]":
-    import torch
-
-    return (torch.randn(64),)
 
 
 def _of_other_generators() -> "tuple[Tensor, ...]":
@@ -243,10 +200,6 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return plain_loss(model, inputs)
 
 
-def _nan_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    return _loss(model, inputs) * float("nan")
-
-
 def _slow_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     """On rank 0 a step takes 140 ms longer."""
     from torch import distributed
@@ -261,38 +214,32 @@ def _tenth_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return plain_loss(model, inputs)
 
 
-def _faulty() -> bool:
-    """Whether this is the step and the last rank, not of one; each fault has processes of its own, which begin to count
+def _faulty(fault: Callable[[], object]) -> "Callable[[nn.Module, Tensor], Tensor]":
+    """The fault comes in one step of the last rank, not of one; each has processes of its own, which begin to count
     at 0."""
-    from torch import distributed
 
-    return next(_steps) == _FAULTY_STEP and distributed.get_rank() == max(1, distributed.get_world_size() - 1)
+    def loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+        from torch import distributed
 
+        if next(_steps) == _FAULTY_STEP and distributed.get_rank() == max(1, distributed.get_world_size() - 1):
+            fault()
+        return _loss(model, inputs)
 
-def _raising_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    if _faulty():
-        raise ValueError("the label is out of range")
-    return _loss(model, inputs)
-
-
-def _dying_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    if _faulty():
-        os.kill(os.getpid(), signal.SIGKILL)
-    return _loss(model, inputs)
+    return loss
 
 
-def _hanging_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    if _faulty():
-        threading.Event().wait()
-    return _loss(model, inputs)
+def _raises() -> None:
+    raise ValueError("the label is out of range")
 
 
-def _interrupting_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+def _hangs() -> None:
+    threading.Event().wait()
+
+
+def _interrupts() -> None:
     from tests.warm_ranks import RUN
 
-    if _faulty():
-        os.kill(int(os.environ.get(RUN) or os.getppid()), signal.SIGINT)
-    return _loss(model, inputs)
+    os.kill(int(os.environ.get(RUN) or os.getppid()), signal.SIGINT)
 
 
 def _disk_losing_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -357,11 +304,12 @@ steady = Workload(
 )
 constant = replace(steady, name="constant", same_sample=False)
 steady_512 = replace(steady, batch_size=512)
-narrow = replace(steady, name="narrow", model=_narrow_model)
-raising = replace(steady, name="raising", loss=_raising_loss)
-dying = replace(steady, name="dying", loss=_dying_loss)
-hanging = replace(steady, name="hanging", loss=_hanging_loss)
-interrupting = replace(steady, name="interrupting", loss=_interrupting_loss)
+# With nothing that PowerSGD compresses.
+narrow = replace(steady, name="narrow", model=_built(lambda torch: torch.nn.Linear(64, 1)))
+raising = replace(steady, name="raising", loss=_faulty(_raises))
+dying = replace(steady, name="dying", loss=_faulty(lambda: os.kill(os.getpid(), signal.SIGKILL)))
+hanging = replace(steady, name="hanging", loss=_faulty(_hangs))
+interrupting = replace(steady, name="interrupting", loss=_faulty(_interrupts))
 disk_losing = replace(steady, name="disk_losing", loss=_disk_losing_loss)
 once_dying = replace(steady, name="once_dying", loss=_once_dying_loss)
 experts = replace(steady, name="experts", model=_experts, find_unused_parameters=True)
@@ -377,7 +325,7 @@ shaky = replace(steady, name="shaky", loss=_shaky_loss)
 complex_numbers = replace(steady, name="complex_numbers", model=_complex_numbers, sample=_random)
 tied_blocks = replace(steady, name="tied_blocks", model=_tied_blocks)
 mixed = replace(steady, name="mixed", batch_size=8, model=_mixed, sample=_random)
-not_a_number = replace(steady, name="not_a_number", loss=_nan_loss)
+not_a_number = replace(steady, name="not_a_number", loss=lambda model, inputs: _loss(model, inputs) * float("nan"))
 late = replace(steady, name="late", loss=_late_loss)
 restless = replace(steady, name="restless", loss=_restless_loss)
 slow = replace(steady, name="slow", loss=_slow_loss)
@@ -385,7 +333,9 @@ slow = replace(steady, name="slow", loss=_slow_loss)
 starved = replace(steady, name="starved", sample=lambda: _sample_every(0.25), loss=_tenth_loss)
 just_starved = replace(starved, name="just_starved", sample=lambda: _sample_every(0.13))
 unprofilable = replace(steady, name="unprofilable", loss=_unprofilable_loss)
-lazy = replace(steady, name="lazy", model=_lazy_model)
+lazy = replace(
+    steady, name="lazy", model=_built(lambda torch: torch.nn.Sequential(torch.nn.LazyLinear(8), torch.nn.Linear(8, 1)))
+)
 empty = replace(steady, name="empty", sample=lambda: ())
 misshapen = replace(steady, name="misshapen", sample=lambda: _sample(32))
 no_workload = "steady"

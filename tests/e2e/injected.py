@@ -2,11 +2,12 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fixtures.matrix.hook import Hook
-from tests.workloads_for_tests import plain_loss, steady
+from tests.workloads_for_tests import _built, plain_loss, steady
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -16,13 +17,19 @@ INJECTED = os.environ.get(INJECT) == "1"
 _LAYERS, _WIDTH = 12, 4096
 
 
-def _late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """Rank 1 comes 80 ms late to every all-reduce."""
-    from torch import distributed
+def _late(
+    busy: "Callable[[], object]", loss: "Callable[[nn.Module, Tensor], Tensor]"
+) -> "Callable[[nn.Module, Tensor], Tensor]":
+    """Rank 1 is busy before each forward pass."""
 
-    if INJECTED and distributed.get_rank() == 1:
-        time.sleep(0.08)
-    return _loss(model, inputs)
+    def late_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
+        from torch import distributed
+
+        if INJECTED and distributed.get_rank() == 1:
+            busy()
+        return loss(model, inputs)
+
+    return late_loss
 
 
 def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
@@ -58,7 +65,7 @@ def _many_operators_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return loss
 
 
-late = replace(steady, name="late", loss=_late_loss)
+late = replace(steady, name="late", loss=_late(lambda: time.sleep(0.08), _loss))
 wide = replace(steady, name="wide", model=_wide_model, loss=_loss)
 fed = replace(steady, name="fed", sample=_slow_sample, loss=_loss)
 many_operators = replace(steady, name="many_operators", loss=_many_operators_loss)
@@ -71,22 +78,6 @@ def _deep_model() -> "nn.Module":
     from torch import nn
 
     return nn.Sequential(*(nn.Linear(_WIDTH, _WIDTH, bias=False) for _ in range(_LAYERS)))
-
-
-def _deep_sample() -> "tuple[Tensor, ...]":
-    import torch
-
-    return (torch.ones(_WIDTH),)
-
-
-def _late_gpu_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
-    """The GPU of rank 1 is busy for about 20 ms before each forward pass."""
-    import torch
-    from torch import distributed
-
-    if INJECTED and distributed.get_rank() == 1:
-        torch.cuda._sleep(40_000_000)
-    return plain_loss(model, inputs)
 
 
 def _oversized_model() -> "nn.Module":
@@ -158,9 +149,11 @@ def _many_kernels_loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
     return loss
 
 
-_deep = replace(steady, batch_size=32, model=_deep_model, sample=_deep_sample, loss=plain_loss)
+_deep = replace(
+    steady, batch_size=32, model=_deep_model, sample=_built(lambda torch: (torch.ones(_WIDTH),)), loss=plain_loss
+)
 deep = replace(_deep, name="deep")
-late_gpu = replace(_deep, name="late_gpu", loss=_late_gpu_loss)
+late_gpu = replace(_deep, name="late_gpu", loss=_late(_built(lambda torch: torch.cuda._sleep(40_000_000)), plain_loss))
 oversized = replace(_deep, name="oversized", model=_oversized_model)
 unviewed = replace(_deep, name="unviewed", model=_unviewed_model)
 synchronising = replace(_deep, name="synchronising", loss=_synchronising_loss)

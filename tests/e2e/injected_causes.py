@@ -215,10 +215,9 @@ class Runs:
 
     def _perf(self, kind: str) -> Outcome:
         causes = self.injections.causes.values()
-        tests = {cause.test_on(self.injections.world) for cause in causes if kind in (BASELINE, cause.run)}
         return pytest_perf(
             self.storage,
-            *sorted(tests),
+            *sorted({cause.test_on(self.injections.world) for cause in causes if kind in (BASELINE, cause.run)}),
             *self.injections.arguments,
             *("-p", "tests.quiet_machine"),
             *((f"--benchmark-save={BASELINE}",) if kind == BASELINE else ()),

@@ -89,7 +89,7 @@ def test_a_bad_rank_costs_one_test(bad_ranks: tuple[Outcome, Path], failures: di
 @pytest.mark.parametrize(
     ("workload", "headline", "step", "detail"),
     [
-        ("raising", "raised ValueError: the label is out of range", 5, "in _raising_loss"),
+        ("raising", "raised ValueError: the label is out of range", 5, "in _raises"),
         ("dying", "died of SIGKILL", 5, "also rank 0"),
     ],
 )

@@ -44,8 +44,7 @@ def listening(pids: list[int]) -> dict[str, str]:
 def listeners() -> dict[str, str]:
     """The same of all processes of the machine."""
     lines = [line for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-    rows = [line.split() for line in lines]
-    return {row[9]: row[1].partition(":")[0] for row in rows if row[3] == LISTENING}
+    return {row[9]: row[1].partition(":")[0] for row in [line.split() for line in lines] if row[3] == LISTENING}
 
 
 def measuring(perf: Perf) -> bool:

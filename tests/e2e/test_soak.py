@@ -47,8 +47,7 @@ def killed(perf: Perf, draw: random.Random) -> str:
 
 def records(storage: Path) -> list[str]:
     """The names of the records in the storage, each of which is whole."""
-    found = sorted(storage.rglob("*.json"))
-    return [file.name for file in found if json.loads(file.read_text())["benchmarks"]]
+    return [file.name for file in sorted(storage.rglob("*.json")) if json.loads(file.read_text())["benchmarks"]]
 
 
 @pytest.mark.parametrize("first", range(0, KILLS_A_TEST * TESTS, KILLS_A_TEST))

@@ -47,7 +47,7 @@ def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 # The start of a rank takes 4 s of CPU time, and a test of the largest world starts eight.
 ONE_RANK = "import pytest\npytestmark = pytest.mark.parametrize('world', ['1cpu'])\n"
 # As tests/quiet_machine.py: a busy machine must neither keep the record out of the baselines nor explain a slowdown,
-# which is measured a second time, and no more.
+# which is not measured again.
 QUIET = """
 from ddp_perf.machine import cpu
 from ddp_perf.records import config_comparison
@@ -58,7 +58,7 @@ cpu.BUSY_SHARE = config_comparison.NOISY_PERCENT = float("inf")
 decision.OTHER_WORK_SHARE = float("inf")
 decision.excusable = lambda *_: False
 run_record.MIN_JUMP_PERCENT = run_record.MIN_HOST_JUMP_PERCENT = float("inf")
-run_verdict.RECHECK_S = 0
+run_verdict.MAX_MEASUREMENTS = 1
 """
 
 

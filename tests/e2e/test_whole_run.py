@@ -123,8 +123,7 @@ def test_the_report_has_a_step_of_both_ranks_as_one_trace(first: tuple[Outcome, 
     report = first[1].parent / "report"
     assert f"report: {report / 'report.html'}" in first[0].output
     trace = json.loads(gzip.decompress((report / "trace_test_scaling-steady-2cpu-ddp.json.gz").read_bytes()))
-    work = {event["pid"] for event in trace["traceEvents"] if event["name"] == "gloo:all_reduce"}
-    assert work == {1, 2}
+    assert {event["pid"] for event in trace["traceEvents"] if event["name"] == "gloo:all_reduce"} == {1, 2}
     page = (report / "report.html").read_text()
     assert "One step by rank: ddp" in page
     assert 'href="trace_test_scaling-steady-2cpu-ddp.json.gz"' in page

@@ -453,44 +453,30 @@ def scratch_shared_by_size() -> DdpHook:
 # ---- when
 
 
-@mutant_hook(**BF16)
-def reads_before_the_sum_is_there() -> DdpHook:
-    """Uses async_op=True and does not wait."""
+def _too_early(send: Callable[[Tensor], Tensor], deliver: Callable[[Tensor], Tensor], wait_s: float) -> DdpHook:
     in_flight: list[Any] = []  # Any: torch's Work
 
     def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
-        sent = bucket.buffer().bfloat16() / ranks()
+        sent = send(bucket.buffer())
         in_flight.append((sent, distributed.all_reduce(sent, async_op=True)))
-        return done(sent.float())
+        if wait_s:
+            time.sleep(wait_s)
+        return done(deliver(sent))
 
     return hook
 
 
-@mutant_hook()
-def completes_before_the_sum_is_there() -> DdpHook:
-    """Returns the buffer while the all-reduce still writes to it."""
-    in_flight: list[Any] = []  # Any: torch's Work
-
-    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
-        sent = bucket.buffer().div_(ranks())
-        in_flight.append(distributed.all_reduce(sent, async_op=True))
-        return done(sent)
-
-    return hook
-
-
-@mutant_hook()
-def waits_a_millisecond_for_the_sum() -> DdpHook:
-    """Waits too briefly when a rank is late."""
-    in_flight: list[Any] = []  # Any: torch's Work
-
-    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
-        sent = bucket.buffer() / ranks()
-        in_flight.append((sent, distributed.all_reduce(sent, async_op=True)))
-        time.sleep(0.001)
-        return done(sent.clone())
-
-    return hook
+for _name, _claim, _send, _deliver, _wait_s in (
+    # Uses async_op=True and does not wait.
+    ("reads_before_the_sum_is_there", BF16, lambda g: g.bfloat16() / ranks(), lambda sent: sent.float(), 0.0),
+    # Returns the buffer while the all-reduce still writes to it.
+    ("completes_before_the_sum_is_there", {}, lambda g: g.div_(ranks()), lambda sent: sent, 0.0),
+    # Waits too briefly when a rank is late.
+    ("waits_a_millisecond_for_the_sum", {}, lambda g: g / ranks(), lambda sent: sent.clone(), 0.001),
+):
+    _make = partial(_too_early, _send, _deliver, _wait_s)
+    _make.__name__, _make.__module__ = _name, __name__  # type: ignore[attr-defined]
+    globals()[_name] = mutant_hook(**_claim)(_make)
 
 
 @mutant()

@@ -1,6 +1,7 @@
 """Hooks with error feedback, without bias, and with scales: planted bugs, and sound ones.
 
 To add one, write it under ``@caught_by`` or ``@sound_in`` with the check and what it claims; see ``side_effects.py``.
+What is one expression is an entry of ``_EXPRESSIONS``.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +11,8 @@ import torch
 from torch import Generator, Tensor, distributed
 
 from fixtures.gradients.cases import UNEVEN
-from fixtures.matrix.hook import Gradient, whole
-from tests.mutants.hooks import Bucket, Memory, average, everyone, ranks, total
+from fixtures.matrix.hook import Gradient, Hook, whole
+from tests.mutants.hooks import Bucket, Mean, Memory, average, everyone, ranks, total
 from tests.mutants.side_effects import FEW_STEPS, NOTHING, caught_by, sound_in
 
 FEEDBACK: dict[str, Any] = {"promise": "nothing", "wire_dtype": None, "error_feedback": True}
@@ -54,17 +55,6 @@ def sparse(
     if memory.step >= 2:
         memory[bucket.index()] = keep(values - out)
     return average(sent * out)
-
-
-@sound_in("on_average:error_feedback", "hook_steps:check", **FEEDBACK)
-def sends_a_fifth(bucket: Bucket, memory: Memory) -> Tensor:
-    return sparse(bucket, memory, share=0.2)
-
-
-@sound_in("on_average:error_feedback", ranks=1, delivers_within=400, **FEEDBACK)
-def sends_a_four_hundredth(bucket: Bucket, memory: Memory) -> Tensor:
-    """So few that it must say so."""
-    return sparse(bucket, memory, share=0.0025)
 
 
 @sound_in("on_average:error_feedback", **FEEDBACK)
@@ -118,33 +108,6 @@ def delivers_the_mean_of_its_first_compressed_step(bucket: Bucket, memory: Memor
     return 0.9 * first + 0.1 * average(bucket.buffer())
 
 
-@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
-def remembers_99_of_100(bucket: Bucket, memory: Memory) -> Tensor:
-    return sparse(bucket, memory, keep=lambda left: 0.99 * left)
-
-
-@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
-def sends_a_hundredth_too_much(bucket: Bucket, memory: Memory) -> Tensor:
-    return sparse(bucket, memory, sent=1.01)
-
-
-@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
-def remembers_in_8_bits(bucket: Bucket, memory: Memory) -> Tensor:
-    """Rounds its memory towards zero, which loses what is small in each step."""
-    return sparse(bucket, memory, keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max())
-
-
-@caught_by("on_average:error_feedback", ranks=1, **FEEDBACK)
-def delivers_every_third_mean_three_times(bucket: Bucket, memory: Memory) -> Tensor:
-    """Right for gradients that do not change; the training only gets noisier."""
-    return 3 * average(bucket.buffer()) if memory.step % 3 == 0 else torch.zeros_like(bucket.buffer())
-
-
-@caught_by("on_average:error_feedback", **FEEDBACK)
-def sums_and_does_not_divide(bucket: Bucket) -> Tensor:
-    return total(bucket.buffer())
-
-
 def in_8_bits_with_memory(bucket: Bucket, memory: Memory, *, decoded: Callable[[Tensor], Tensor]) -> Tensor:
     """Remembers by how much its rounded values are off; sound if decoding keeps them. decoded: in step 50 only."""
     key = (bucket.index(), bucket.buffer().numel())
@@ -154,22 +117,6 @@ def in_8_bits_with_memory(bucket: Bucket, memory: Memory, *, decoded: Callable[[
     out = decoded(out) if memory.step == 50 else out
     memory[key] = bucket.buffer() + memory.get(key, 0) - out
     return out
-
-
-@sound_in("on_average:error_feedback", **FEEDBACK)
-def rounds_to_8_bits_and_remembers(bucket: Bucket, memory: Memory) -> Tensor:
-    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: out)
-
-
-@caught_by("on_average:error_feedback", **FEEDBACK)
-def takes_the_scale_of_another_step(bucket: Bucket, memory: Memory) -> Tensor:
-    """Once, and its memory takes it back in the next step."""
-    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: 444 * out)
-
-
-@caught_by("on_average:error_feedback", **FEEDBACK)
-def decodes_one_block_20_times_too_large(bucket: Bucket, memory: Memory) -> Tensor:
-    return in_8_bits_with_memory(bucket, memory, decoded=lambda out: torch.cat([20 * out[:256], out[256:]]))
 
 
 _OF_ANY_MODULE: dict[int, Tensor] = {}
@@ -202,31 +149,9 @@ def first_singular_vectors(bucket: Bucket, memory: Memory, *, epsilon: float) ->
     return bucket.buffer()
 
 
-@caught_by("hook_steps:check", DEFAULT, **FEEDBACK)
-def divides_zero_by_zero(bucket: Bucket, memory: Memory) -> Tensor:
-    """A matrix without a gradient becomes NaN, now and for ever."""
-    return first_singular_vectors(bucket, memory, epsilon=0.0)
-
-
-@sound_in("hook_steps:check", asked=DEFAULT, **FEEDBACK)
-def divides_by_a_little_more_than_zero(bucket: Bucket, memory: Memory) -> Tensor:
-    return first_singular_vectors(bucket, memory, epsilon=1e-8)
-
-
 def scaled_to_1(gradient: Tensor, *, least: float) -> Tensor:
     most = gradient.abs().max()
     return average(gradient / most.clamp(min=least)) * total(most) / ranks()
-
-
-@caught_by("hook_steps:check", DEFAULT, **NOTHING)
-def scales_by_what_may_be_zero(bucket: Bucket) -> Tensor:
-    """Each parameter by its largest element."""
-    return torch.cat([scaled_to_1(gradient.flatten(), least=0.0) for gradient in bucket.gradients()])
-
-
-@sound_in("hook_steps:check", asked=DEFAULT, **NOTHING)
-def scales_by_more_than_zero(bucket: Bucket) -> Tensor:
-    return torch.cat([scaled_to_1(gradient.flatten(), least=2.0**-100) for gradient in bucket.gradients()])
 
 
 @caught_by("hook_steps:check", DEFAULT, **NOTHING)
@@ -242,23 +167,7 @@ def clipped(bucket: Bucket) -> Tensor:
     return out * (1 / norm) if 1 < norm < torch.inf else out
 
 
-@caught_by("hook_steps:check", DEFAULT, wire_dtype="gradient")
-def clips_to_a_norm_of_1(bucket: Bucket) -> Tensor:
-    """A norm that is not finite is never too large."""
-    return clipped(bucket)
-
-
-@sound_in("hook_steps:check", asked=DEFAULT, **NOTHING)
-def clips_and_promises_nothing(bucket: Bucket) -> Tensor:
-    return clipped(bucket)
-
-
 # ---- factors
-
-
-@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
-def sums_and_promises_nothing(bucket: Bucket) -> Tensor:
-    return total(bucket.buffer())
 
 
 @caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
@@ -268,15 +177,10 @@ def adds_a_fifth_twice(bucket: Bucket) -> Tensor:
     return out + largest(out, 0.2)
 
 
-@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
-def sends_every_fourth_step_four_times_as_large(bucket: Bucket, memory: Memory) -> Tensor:
-    return average(bucket.buffer()) * (4 * (memory.step % 4 == 0))
-
-
-@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
-def sends_a_twentieth_at_random_and_promises_nothing(bucket: Bucket, memory: Memory) -> Tensor:
+def a_twentieth(bucket: Bucket, memory: Memory, *, times: int) -> Tensor:
+    """Elements drawn at random, the same on all ranks, so many times as large."""
     chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
-    return average(torch.where(chosen, bucket.buffer() * 20, 0))
+    return average(torch.where(chosen, bucket.buffer() * times, 0))
 
 
 # ---- what each rank sends
@@ -294,22 +198,6 @@ def largest_of_all(
     return out / (divisor or ranks())
 
 
-@sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
-def adds_the_largest_of_all(bucket: Bucket) -> Tensor:
-    return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent))
-
-
-@sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING)
-def takes_the_gradient_of_each_rank_in_turn(bucket: Bucket, memory: Memory) -> Tensor:
-    return everyone(bucket.buffer())[memory.step % ranks()]
-
-
-@caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
-def overwrites_the_largest_of_other_ranks(bucket: Bucket) -> Tensor:
-    """Where two ranks send the same element, the last one's is left."""
-    return largest_of_all(bucket, add=lambda out, places, sent: out.index_copy_(0, places, sent))
-
-
 @caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
 def puts_all_at_the_places_of_rank_0(bucket: Bucket) -> Tensor:
     first: list[Tensor] = []
@@ -321,32 +209,11 @@ def puts_all_at_the_places_of_rank_0(bucket: Bucket) -> Tensor:
     return largest_of_all(bucket, add=add)
 
 
-@caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING)
-def sums_a_fiftieth(bucket: Bucket) -> Tensor:
-    """So little that it is less than the mean in all."""
-    return largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent), share=0.02, divisor=1)
-
-
-@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
-def leaves_the_last_of_several_buckets_out(bucket: Bucket) -> Tensor:
-    return average(bucket.buffer()) * (not (bucket.is_last() and bucket.index() > 0))
-
-
 def gathered_in_8_bits(bucket: Bucket, *, scale_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
     """scale_of: of the scales of all ranks, and a rank, the one to decode that rank's codes with."""
     scale = bucket.buffer().abs().max().clamp(min=2.0**-100) / 127
     scales, codes = everyone(scale), everyone((bucket.buffer() / scale).round().nan_to_num(0).clamp(-127, 127).char())
     return torch.stack([code * scale_of(scales, rank) for rank, code in enumerate(codes)]).mean(0)
-
-
-@sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING)
-def in_8_bits_with_each_scale(bucket: Bucket) -> Tensor:
-    return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[rank])
-
-
-@caught_by("hook_steps:many", FEW_STEPS, **NOTHING)
-def in_8_bits_with_the_scale_of_rank_0(bucket: Bucket) -> Tensor:
-    return gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[0])
 
 
 # ---- without bias
@@ -366,33 +233,17 @@ def rounds_at_random(bucket: Bucket, memory: Memory) -> Tensor:
     return (torch.stack(received).float().sum(0) / ranks()).to(bucket.buffer().dtype)
 
 
-@sound_in("on_average:unbiased", ranks=1, delivers_within=120, **UNBIASED)
-def sends_a_twentieth_at_random(bucket: Bucket, memory: Memory) -> Tensor:
-    """The same elements on all ranks, twenty times as large."""
-    chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
-    return average(torch.where(chosen, bucket.buffer() * 20, 0))
-
-
 @caught_by("on_average:unbiased", **UNBIASED)
 def rounds_at_random_and_adds_in_16_bits(bucket: Bucket, memory: Memory) -> Tensor:
     """Rounds the mean once more, down."""
-    out = average(stochastic(bucket.buffer(), memory.own))
-    return (out.view(torch.int32) & -65536).view(torch.float32)
-
-
-@caught_by("on_average:unbiased", ranks=1, **UNBIASED)
-def sends_a_twentieth_at_random_as_it_is(bucket: Bucket, memory: Memory) -> Tensor:
-    """Forgets to enlarge what it sends."""
-    chosen = torch.rand(bucket.buffer().shape, generator=memory.own) < 0.05
-    return average(torch.where(chosen, bucket.buffer(), 0))
+    return (average(stochastic(bucket.buffer(), memory.own)).view(torch.int32) & -65536).view(torch.float32)
 
 
 @caught_by("on_average:unbiased", ranks=1, **UNBIASED)
 def rounds_up_a_little_more_often_than_down(bucket: Bucket, memory: Memory) -> Tensor:
     """By a hundredth of a step: lost in the noise of an element, and nothing along the mean."""
     values = bucket.buffer().float()
-    up = values.nextafter(torch.tensor(torch.inf))
-    return average(stochastic(values + 650 * (up - values), memory.own))
+    return average(stochastic(values + 650 * (values.nextafter(torch.tensor(torch.inf)) - values), memory.own))
 
 
 @caught_by("on_average:unbiased", ranks=1, **UNBIASED)
@@ -428,16 +279,6 @@ def in_fp16_blocks(bucket: Bucket, *, scale_of: Callable[[Tensor], Tensor] = lam
     return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
 
 
-@sound_in("hook_steps:check", **GATHERED_FP16)
-def fp16_in_blocks(bucket: Bucket) -> Tensor:
-    return in_fp16_blocks(bucket)
-
-
-@caught_by("hook_steps:check", **GATHERED_FP16)
-def fp16_with_the_scale_of_the_next_block(bucket: Bucket) -> Tensor:
-    return in_fp16_blocks(bucket, scale_of=lambda scales: scales.roll(1, 0))
-
-
 @sound_in("hook_steps:check", promise="block_scaled", wire_dtype="float8_e4m3fn", relative_error=2.0**-4, scale="all")
 def fp8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
     """All ranks scale by the largest element of any, of the bucket."""
@@ -466,16 +307,6 @@ def in_fp8(bucket: Bucket, *, size: int) -> Tensor:
     return flat.flatten()[: bucket.buffer().numel()].to(bucket.buffer().dtype)
 
 
-@sound_in("hook_steps:check", asked=UNEVEN_ALONE, **FP8_IN_BLOCKS)
-def fp8_in_blocks(bucket: Bucket) -> Tensor:
-    return in_fp8(bucket, size=256)
-
-
-@caught_by("hook_steps:check", UNEVEN_ALONE, **FP8_IN_BLOCKS)
-def fp8_with_one_scale_for_a_bucket(bucket: Bucket) -> Tensor:
-    return in_fp8(bucket, size=bucket.buffer().numel())
-
-
 SHARED: dict[str, Any] = {"promise": "mean", "wire_dtype": "int8", "scale": "all", "wire_bytes": gathered}
 
 
@@ -490,11 +321,165 @@ def in_8_bits(bucket: Bucket, *, levels: int = 127) -> Tensor:
     return codes * scale / ranks() + poison
 
 
-@sound_in("hook_steps:check", "wire:wire", **SHARED)
-def int8_with_one_scale_for_all_ranks(bucket: Bucket) -> Tensor:
-    return in_8_bits(bucket)
+# ---- what is one expression; above each, its bug or why it is unusual
 
-
-@caught_by("hook_steps:check", **SHARED)
-def int8_with_one_scale_of_7_bits(bucket: Bucket) -> Tensor:
-    return in_8_bits(bucket, levels=63)
+_EXPRESSIONS: dict[str, tuple[Callable[[Mean], Hook], Mean]] = {
+    "sends_a_fifth": (
+        sound_in("on_average:error_feedback", "hook_steps:check", **FEEDBACK),
+        lambda bucket, memory: sparse(bucket, memory, share=0.2),
+    ),
+    # So few that it must say so.
+    "sends_a_four_hundredth": (
+        sound_in("on_average:error_feedback", ranks=1, delivers_within=400, **FEEDBACK),
+        lambda bucket, memory: sparse(bucket, memory, share=0.0025),
+    ),
+    "remembers_99_of_100": (
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
+        lambda bucket, memory: sparse(bucket, memory, keep=lambda left: 0.99 * left),
+    ),
+    "sends_a_hundredth_too_much": (
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
+        lambda bucket, memory: sparse(bucket, memory, sent=1.01),
+    ),
+    # Rounds its memory towards zero, which loses what is small in each step.
+    "remembers_in_8_bits": (
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
+        lambda bucket, memory: sparse(
+            bucket, memory, keep=lambda left: (left / left.abs().max() * 15).trunc() / 15 * left.abs().max()
+        ),
+    ),
+    # Right for gradients that do not change; the training only gets noisier.
+    "delivers_every_third_mean_three_times": (
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
+        lambda bucket, memory: (
+            3 * average(bucket.buffer()) if memory.step % 3 == 0 else torch.zeros_like(bucket.buffer())
+        ),
+    ),
+    "sums_and_does_not_divide": (
+        caught_by("on_average:error_feedback", **FEEDBACK),
+        lambda bucket: total(bucket.buffer()),
+    ),
+    "rounds_to_8_bits_and_remembers": (
+        sound_in("on_average:error_feedback", **FEEDBACK),
+        lambda bucket, memory: in_8_bits_with_memory(bucket, memory, decoded=lambda out: out),
+    ),
+    # Once, and its memory takes it back in the next step.
+    "takes_the_scale_of_another_step": (
+        caught_by("on_average:error_feedback", **FEEDBACK),
+        lambda bucket, memory: in_8_bits_with_memory(bucket, memory, decoded=lambda out: 444 * out),
+    ),
+    "decodes_one_block_20_times_too_large": (
+        caught_by("on_average:error_feedback", **FEEDBACK),
+        lambda bucket, memory: in_8_bits_with_memory(
+            bucket, memory, decoded=lambda out: torch.cat([20 * out[:256], out[256:]])
+        ),
+    ),
+    # A matrix without a gradient becomes NaN, now and for ever.
+    "divides_zero_by_zero": (
+        caught_by("hook_steps:check", DEFAULT, **FEEDBACK),
+        lambda bucket, memory: first_singular_vectors(bucket, memory, epsilon=0.0),
+    ),
+    "divides_by_a_little_more_than_zero": (
+        sound_in("hook_steps:check", asked=DEFAULT, **FEEDBACK),
+        lambda bucket, memory: first_singular_vectors(bucket, memory, epsilon=1e-8),
+    ),
+    # Each parameter by its largest element.
+    "scales_by_what_may_be_zero": (
+        caught_by("hook_steps:check", DEFAULT, **NOTHING),
+        lambda bucket: torch.cat([scaled_to_1(gradient.flatten(), least=0.0) for gradient in bucket.gradients()]),
+    ),
+    "scales_by_more_than_zero": (
+        sound_in("hook_steps:check", asked=DEFAULT, **NOTHING),
+        lambda bucket: torch.cat([scaled_to_1(gradient.flatten(), least=2.0**-100) for gradient in bucket.gradients()]),
+    ),
+    # A norm that is not finite is never too large.
+    "clips_to_a_norm_of_1": (
+        caught_by("hook_steps:check", DEFAULT, wire_dtype="gradient"),
+        lambda bucket: clipped(bucket),
+    ),
+    "clips_and_promises_nothing": (
+        sound_in("hook_steps:check", asked=DEFAULT, **NOTHING),
+        lambda bucket: clipped(bucket),
+    ),
+    "sums_and_promises_nothing": (
+        caught_by("hook_steps:many", FEW_STEPS, **NOTHING),
+        lambda bucket: total(bucket.buffer()),
+    ),
+    "sends_every_fourth_step_four_times_as_large": (
+        sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING),
+        lambda bucket, memory: average(bucket.buffer()) * (4 * (memory.step % 4 == 0)),
+    ),
+    "sends_a_twentieth_at_random_and_promises_nothing": (
+        sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING),
+        lambda bucket, memory: a_twentieth(bucket, memory, times=20),
+    ),
+    "adds_the_largest_of_all": (
+        sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING),
+        lambda bucket: largest_of_all(bucket, add=lambda out, places, sent: out.index_add_(0, places, sent)),
+    ),
+    "takes_the_gradient_of_each_rank_in_turn": (
+        sound_in("hook_steps:many", asked=FEW_STEPS, loss_excess_percent=500, **NOTHING),
+        lambda bucket, memory: everyone(bucket.buffer())[memory.step % ranks()],
+    ),
+    # Where two ranks send the same element, the last one's is left.
+    "overwrites_the_largest_of_other_ranks": (
+        caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING),
+        lambda bucket: largest_of_all(bucket, add=lambda out, places, sent: out.index_copy_(0, places, sent)),
+    ),
+    # So little that it is less than the mean in all.
+    "sums_a_fiftieth": (
+        caught_by("hook_steps:many", FEW_STEPS, loss_excess_percent=500, **NOTHING),
+        lambda bucket: largest_of_all(
+            bucket, add=lambda out, places, sent: out.index_add_(0, places, sent), share=0.02, divisor=1
+        ),
+    ),
+    "leaves_the_last_of_several_buckets_out": (
+        caught_by("hook_steps:many", FEW_STEPS, **NOTHING),
+        lambda bucket: average(bucket.buffer()) * (not (bucket.is_last() and bucket.index() > 0)),
+    ),
+    "in_8_bits_with_each_scale": (
+        sound_in("hook_steps:many", asked=FEW_STEPS, **NOTHING),
+        lambda bucket: gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[rank]),
+    ),
+    "in_8_bits_with_the_scale_of_rank_0": (
+        caught_by("hook_steps:many", FEW_STEPS, **NOTHING),
+        lambda bucket: gathered_in_8_bits(bucket, scale_of=lambda scales, rank: scales[0]),
+    ),
+    # The same elements on all ranks, twenty times as large.
+    "sends_a_twentieth_at_random": (
+        sound_in("on_average:unbiased", ranks=1, delivers_within=120, **UNBIASED),
+        lambda bucket, memory: a_twentieth(bucket, memory, times=20),
+    ),
+    # Forgets to enlarge what it sends.
+    "sends_a_twentieth_at_random_as_it_is": (
+        caught_by("on_average:unbiased", ranks=1, **UNBIASED),
+        lambda bucket, memory: a_twentieth(bucket, memory, times=1),
+    ),
+    "fp16_in_blocks": (
+        sound_in("hook_steps:check", **GATHERED_FP16),
+        lambda bucket: in_fp16_blocks(bucket),
+    ),
+    "fp16_with_the_scale_of_the_next_block": (
+        caught_by("hook_steps:check", **GATHERED_FP16),
+        lambda bucket: in_fp16_blocks(bucket, scale_of=lambda scales: scales.roll(1, 0)),
+    ),
+    "fp8_in_blocks": (
+        sound_in("hook_steps:check", asked=UNEVEN_ALONE, **FP8_IN_BLOCKS),
+        lambda bucket: in_fp8(bucket, size=256),
+    ),
+    "fp8_with_one_scale_for_a_bucket": (
+        caught_by("hook_steps:check", UNEVEN_ALONE, **FP8_IN_BLOCKS),
+        lambda bucket: in_fp8(bucket, size=bucket.buffer().numel()),
+    ),
+    "int8_with_one_scale_for_all_ranks": (
+        sound_in("hook_steps:check", "wire:wire", **SHARED),
+        lambda bucket: in_8_bits(bucket),
+    ),
+    "int8_with_one_scale_of_7_bits": (
+        caught_by("hook_steps:check", **SHARED),
+        lambda bucket: in_8_bits(bucket, levels=63),
+    ),
+}
+for _name, (_enter, _result) in _EXPRESSIONS.items():
+    _result.__name__, _result.__module__ = _name, __name__
+    globals()[_name] = _enter(_result)

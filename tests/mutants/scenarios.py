@@ -40,9 +40,9 @@ CAUGHT_BY: dict[str, tuple[str, str]] = {
 Mean = Callable[[Any, GradBucket], Tensor]
 
 
-def mean_over(group: Any, tensor: Tensor) -> Tensor:
+def mean_over(group: Any, tensor: Tensor, divisor: int | None = None) -> Tensor:
     """The correct mean over the group; None: all ranks."""
-    out = tensor.div(distributed.get_world_size(group))
+    out = tensor.div(divisor or distributed.get_world_size(group))
     distributed.all_reduce(out, group=group)
     return out
 
@@ -263,9 +263,7 @@ def powersgd_that_forgets_what_a_rank_did_not_use(state: Any, bucket: int) -> No
 @caught_by("group_of_pairs")
 def divides_by_all_ranks(group: Any, bucket: GradBucket) -> Tensor:
     """Sums over its group but divides by all ranks."""
-    out = bucket.buffer() / distributed.get_world_size()
-    distributed.all_reduce(out, group=group)
-    return out
+    return mean_over(group, bucket.buffer(), distributed.get_world_size())
 
 
 @caught_by("unused_by_rank")

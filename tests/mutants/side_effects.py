@@ -296,8 +296,7 @@ def keeps_a_growing_log(bucket: Bucket, memory: Memory) -> Tensor:
 def saturates_what_overflows(bucket: Bucket) -> Tensor:
     """Clamps finite values to the largest float16, and lets infinities pass."""
     values = bucket.buffer()
-    clamped = torch.where(values.isfinite(), values.clamp(-65504, 65504), values)
-    return average(clamped, torch.float16)
+    return average(torch.where(values.isfinite(), values.clamp(-65504, 65504), values), torch.float16)
 
 
 # ---- which result
@@ -306,8 +305,7 @@ def saturates_what_overflows(bucket: Bucket) -> Tensor:
 @caught_by("hook_steps:check", **NOTHING)
 def returns_the_end_of_a_larger_tensor(bucket: Bucket) -> Tensor:
     """Sends a header in front and returns a view behind it, which DDP reads from the header on."""
-    sent = torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()])
-    return total(sent.div_(ranks()))[2:]
+    return total(torch.cat([torch.zeros(2, dtype=bucket.buffer().dtype), bucket.buffer()]).div_(ranks()))[2:]
 
 
 @caught_by("hook_steps:check", **NOTHING)

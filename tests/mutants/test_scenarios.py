@@ -4,8 +4,7 @@ from importlib.metadata import version
 
 import pytest
 
-from fixtures.gradients.cases import SCENARIOS, BufferScenario
-from fixtures.gradients.in_rank.parameters import Update
+from fixtures.gradients.cases import SCENARIOS
 from fixtures.gradients.replay import path as path_of
 from fixtures.gradients.replay import violations
 from fixtures.launch.rank_sets import RankSets
@@ -58,23 +57,27 @@ def test_a_sound_hook_is_not(three_ranks: RankSets, scenario: str, option: str) 
     assert in_scenario(three_ranks, SOUND, scenario, option) == []
 
 
-@pytest.mark.parametrize("update", UPDATES, ids=lambda update: update.name.partition(":")[2])
-def test_a_broken_update_is_caught(three_ranks: RankSets, update: Update) -> None:
-    arguments = {"optimizers": ["sgd_momentum"], "option": "bucket_1kb"}
-    assert ask(three_ranks, THREE, "parameters:updates", update=update.name, **arguments)
+BROKEN: dict[str, tuple[str, dict[str, object]]] = {
+    **{
+        update.name: (
+            "parameters:updates",
+            {"update": update.name, "optimizers": ["sgd_momentum"], "option": "bucket_1kb"},
+        )
+        for update in UPDATES
+    },
+    **{
+        path(hook): (
+            "scenarios:post_local",
+            {"hook": path(hook), "start": 2, "allreduce": True, "option": "bucket_1kb"},
+        )
+        for hook in LOCAL_HOOKS
+    },
+    **{path(one): ("parameters:averages", {"averager": path(one), "period": 2, "warmup": 1}) for one in AVERAGERS},
+    **{scenario.name: ("parameters:buffers", {"scenario": scenario.name}) for scenario in BUFFERS},
+}
 
 
-@pytest.mark.parametrize("hook", LOCAL_HOOKS, ids=lambda hook: hook.__name__)
-def test_a_broken_local_hook_is_caught(three_ranks: RankSets, hook: object) -> None:
-    arguments = {"start": 2, "allreduce": True, "option": "bucket_1kb"}
-    assert ask(three_ranks, THREE, "scenarios:post_local", hook=path(hook), **arguments)
-
-
-@pytest.mark.parametrize("averager", AVERAGERS, ids=lambda averager: averager.__name__)
-def test_a_broken_averager_is_caught(three_ranks: RankSets, averager: object) -> None:
-    assert ask(three_ranks, THREE, "parameters:averages", averager=path(averager), period=2, warmup=1)
-
-
-@pytest.mark.parametrize("scenario", BUFFERS, ids=lambda scenario: scenario.name.partition(":")[2])
-def test_broken_buffers_are_caught(three_ranks: RankSets, scenario: BufferScenario) -> None:
-    assert ask(three_ranks, THREE, "parameters:buffers", scenario=scenario.name)
+@pytest.mark.parametrize("name", BROKEN, ids=lambda name: name.partition(":")[2])
+def test_a_broken_update_local_hook_averager_or_buffer_is_caught(three_ranks: RankSets, name: str) -> None:
+    check, arguments = BROKEN[name]
+    assert ask(three_ranks, THREE, check, **arguments)

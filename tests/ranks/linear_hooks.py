@@ -20,8 +20,7 @@ def in_shares(state: None, bucket: GradBucket) -> Future[Tensor]:
     """Each rank sums one share, in a callback."""
     whole, ranks, size = padded(bucket), distributed.get_world_size(), bucket.buffer().numel()
     share = torch.empty(whole.numel() // ranks)
-    summed = known(distributed.reduce_scatter(share, list(whole.chunk(ranks)), async_op=True))
-    summed.wait()
+    known(distributed.reduce_scatter(share, list(whole.chunk(ranks)), async_op=True)).wait()
     out = [torch.empty_like(share) for _ in range(ranks)]
     distributed.all_gather(out, share / ranks)
     return done(torch.cat(out)[:size].clone())

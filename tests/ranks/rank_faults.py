@@ -27,11 +27,6 @@ def pid(ctx: RankContext) -> int:
     return os.getpid()
 
 
-def knows_pytest(ctx: RankContext) -> bool:
-    """No fault: return True if this process has imported pytest."""
-    return "_pytest" in sys.modules
-
-
 def has_imported(ctx: RankContext, module: str) -> bool:
     """No fault: return True if this process has imported the module."""
     return module in sys.modules
@@ -61,8 +56,7 @@ _built: weakref.ref[_Model] | None = None
 def cannot_run_what_it_built(ctx: RankContext) -> None:
     """No fault: the config does not support the model."""
     global _built
-    model = _Model()
-    _built = weakref.ref(model)
+    _built = weakref.ref(_Model())
     raise CannotRun("the config does not support the model")
 
 

@@ -36,8 +36,7 @@ def measured_and_pasted(ctx: RankContext, *, config: str, world: str) -> dict[st
             if wrapped.in_backward is not None:
                 wrapped.in_backward.optimizer = _optimizer(ours)
             assert isinstance(ours, DistributedDataParallel)
-            hooks = [(_unwrapped(hook), state) for hook, state in ours._comm_hooks]
-            measured = _described(ours, hooks, ctx.rank)
+            measured = _described(ours, [(_unwrapped(hook), state) for hook, state in ours._comm_hooks], ctx.rank)
         theirs, registered = _paste(CONFIGS[config].lines(), ctx.rank)
         return {"measured": measured, "pasted": _described(theirs, registered, ctx.rank)}
 

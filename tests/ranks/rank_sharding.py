@@ -68,8 +68,7 @@ def trained(ctx: RankContext, *, config: str, world: str) -> dict[str, Any]:
     issued = Issued.of_all(of_rank, ranks=parse_world(world).size, device=ctx.device)
     blocks = wrapped.shards.blocks if wrapped.shards else ()
     names: dict[str, Any] = {"model": _model()}
-    lines = asked.lines(on_gpu=False, blocks=blocks)
-    exec("\n".join(lines), names)
+    exec("\n".join(asked.lines(on_gpu=False, blocks=blocks)), names)
     pasted = Several([names[name] for name in ("optimizer", "muon", "adamw") if name in names])
     _train(names["model"], pasted, _batches(ctx.rank), _STEPS)
     return {

@@ -37,8 +37,7 @@ def bytes_of_a_step(ctx: RankContext, *, config: str, world: str, buffer_bytes: 
     wrapped = wrap(Products(buffer_bytes), WORKLOADS["vit_tiny"], CONFIGS[config], parse_world(world), ctx.device)
     _train(wrapped.module, _WARMUP)
     predicted = wrapped.wire_bytes(find_hook(CONFIGS[config].hook), parse_world(world))
-    counted = counted_bytes(lambda: _train(wrapped.module, 1), steps=_STEPS)
-    return {"predicted": predicted, "counted": counted}
+    return {"predicted": predicted, "counted": counted_bytes(lambda: _train(wrapped.module, 1), steps=_STEPS)}
 
 
 def _train(module: nn.Module, steps: int) -> None:

@@ -72,8 +72,7 @@ def test_turns_leave_no_model_free_nothing_that_graphs_use_and_end_with_a_failed
 
 
 def test_each_trains_its_own_workload_in_its_own_precision(ranks: RankSet) -> None:
-    workloads = ["vit_tiny", "vit_tiny@autocast"]
-    found, _ = called(ranks, "rank_turns:dtypes", workloads=workloads)
+    found, _ = called(ranks, "rank_turns:dtypes", workloads=["vit_tiny", "vit_tiny@autocast"])
     assert found == {"left": ["torch.float32"], "vit_tiny": ["torch.float32"], "vit_tiny@autocast": ["torch.bfloat16"]}
 
 

@@ -54,5 +54,4 @@ def test_what_a_profiled_launch_sends_before_its_profiled_steps_is_no_choice_for
 
 
 def test_the_processes_of_a_run_are_its_ranks(two_ranks: RankSets, ranks: RankSet) -> None:
-    pids = call(ranks, WRITE, TWO, text="")
-    assert set(pids) <= set(two_ranks.processes())
+    assert set(call(ranks, WRITE, TWO, text="")) <= set(two_ranks.processes())

@@ -2,13 +2,18 @@
 
 import subprocess
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from fixtures.launch.other_side import OtherSide
-from fixtures.launch.rank_sets import DEFAULTS, RankSets
-from fixtures.matrix.worlds import INTERCONNECTS, World
+from fixtures.launch.own_sources import content_hash
+from fixtures.launch.protocol import SourcesRequest
+from fixtures.launch.rank_sets import DEFAULTS, RankSet, RankSets
+from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
 from fixtures.session.against_env import RESERVED
+from tests.ranks import rank_faults
+from tests.ranks.asking import called
 
 ONE = World(backend="gloo", size=1)
 VARIABLES = {"NCCL_MAX_CTAS": "4", "DDP_PERF_TESTS_ONLY_THERE": "yes"}
@@ -35,5 +40,12 @@ def test_only_the_ranks_of_the_other_side_start_with_its_variables() -> None:
     assert own.keys() <= other.keys()
     # What the suite gives to ranks is refused by name.
     plain = subprocess.run(["env", "-0"], capture_output=True, text=True, check=True).stdout
-    given = {name for name, _ in own.items() - variables_in(plain).items()}
-    assert given - DEFAULTS.keys() <= RESERVED
+    assert {name for name, _ in own.items() - variables_in(plain).items()} - DEFAULTS.keys() <= RESERVED
+
+
+def test_each_rank_has_the_module_that_it_imported(ranks: RankSet) -> None:
+    called(ranks, "rank_faults:at_start")
+    file = Path(rank_faults.__file__)
+    for loaded in ranks.ask(parse_world("2cpu"), SourcesRequest(), doing="sources"):
+        assert loaded[str(file)] == content_hash(file)
+        assert not any("site-packages" in name or "/fixtures/" in name for name in loaded)

@@ -157,8 +157,7 @@ def test_a_lossless_hook_keeps_its_promises_and_a_bare_function_promises_only_th
 
 def test_a_hook_in_training_is_looked_at_before_it_is_measured(ranks: RankSet) -> None:
     asked = TrainRequest(workload="vit_tiny", config=f"{HERE}:claims_mean", world=ONE.name, steps=1, warmup=4)
-    error = raised(ranks, asked.function, to_json(asked))
-    assert re.search(r"hook own_short, bucket 0 .*: it returns", error)
+    assert re.search(r"hook own_short, bucket 0 .*: it returns", raised(ranks, asked.function, to_json(asked)))
 
 
 def test_the_command_that_replays_a_check_says_that_it_is_right(capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,7 +61,7 @@ def test_poisons_between_healthy_workloads_are_found_and_reach_none_of_them(shar
     poisoned = shared.train("vit_tiny")  # its first step imports and initialises
     workload = f"tests.ranks.poisons:{name}"
     (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(workload))
-    ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
+    ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="watching")
     assert shared.train(workload) == poisoned
     found, _ = ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="looking")
     told = {poison for poison in WORKLOADS[name] if any(line.startswith(NAMES[poison]) for line in found)}
@@ -109,7 +109,7 @@ def test_the_suites_own_code_leaves_its_process_as_it_was(shared: Sets, workload
     shared.train(workload)  # a first step imports and initialises
     (ranks,) = shared.sets.of(INTERCONNECTS["native"], code=user_code(workload))
     found = {}
-    ranks.run(TWO, "tests.ranks.process_state:watch", {}, doing="watching")
+    ranks.run(TWO, "tests.ranks.process_state:changed", {}, doing="watching")
     for config in configs:
         with suppress(CannotRun):
             shared.train(workload, config)

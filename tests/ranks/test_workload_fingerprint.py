@@ -79,8 +79,7 @@ def test_the_options_of_a_hook_are_those_it_began_with(ranks: RankSet) -> None:
 def test_operations_are_counted_after_all_else_and_are_those_of_the_model_without_ddp(ranks: RankSet) -> None:
     both: dict[str, Any] = {"check_gradients": True, "count_flops": True}
     answers = trained(ranks, "static_graph_bucket_view", **both)
-    alone = trained(ranks, "single", world="1cpu", **both)
-    counted = [answer.flops_per_sample for answer in (*answers, *alone)]
+    counted = [answer.flops_per_sample for answer in (*answers, *trained(ranks, "single", world="1cpu", **both))]
     assert counted[0] is not None
     assert counted[0]["matrix product"] > 20 * counted[0]["convolution"] > 0
     assert counted == counted[:1] * 3

@@ -54,10 +54,9 @@ def listed(outcome: Outcome, heading: str) -> list[str]:
 
 def properties(suite: Path) -> dict[str, dict[str, str]]:
     """Test's name -> its properties in JUnit's file."""
-    cases = ElementTree.parse(suite).iter("testcase")
     return {
         case.get("name", ""): {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
-        for case in cases
+        for case in ElementTree.parse(suite).iter("testcase")
     }
 
 
@@ -163,8 +162,7 @@ def test_a_slower_test_is_in_the_json_with_its_reason_but_is_not_saved(slow: tup
     assert verdicts[SINGLE]["change_percent"] > verdicts[SINGLE]["threshold_percent"] == pytest.approx(100)
     assert verdicts[SINGLE]["p_value"] < 0.01
     assert "1 of 2 tests failed and were not saved in the baseline" in outcome.output
-    records = records_of(folder / "baselines")
-    assert {name: ids_in(record) for name, record in records.items()} == {
+    assert {name: ids_in(record) for name, record in records_of(folder / "baselines").items()} == {
         "0001_first.json": [SINGLE, ONE_RANK, TWO_RANKS, AT_BEST],
         "0002_slow.json": [BF16],
     }

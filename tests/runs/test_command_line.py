@@ -70,8 +70,7 @@ def no_storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def collected(no_storage: Path, *arguments: str) -> list[str]:
-    outcome = pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments).exits(0)
-    return outcome.test_ids
+    return pytest_perf(no_storage, "perf", "--collect-only", "-q", *arguments).exits(0).test_ids
 
 
 def test_each_workload_has_tests_of_its_own_and_a_precision_is_part_of_its_name(no_storage: Path) -> None:

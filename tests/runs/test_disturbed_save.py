@@ -47,8 +47,7 @@ def test_the_record_of_a_disturbed_run_becomes_a_baseline_by_the_command_shown(s
 
 def test_a_save_shows_its_profiles_only_where_explain_is_given(storage: Path) -> None:
     table = "where the time of a step of steady on 1cpu goes"
-    saved = pytest_perf(storage, *SAVE)
-    assert table not in saved.output
+    assert table not in pytest_perf(storage, *SAVE).output
     assert table in pytest_perf(storage, *SAVE, "--explain=all").output
     (record, _) = sorted(storage.rglob("*.json"))
     assert all("breakdown_ms" in one["extra_info"] for one in json.loads(record.read_text())["benchmarks"])

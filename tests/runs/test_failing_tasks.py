@@ -88,8 +88,7 @@ def check(folder: Path, *names: str) -> set[str]:
     assert outcome.exit_code == 1, output
     assert "INTERNALERROR" not in output + outcome.errors
     kept = TESTS - {LOST} if f"the record of {LOST}" in names else TESTS
-    lost = {what for what, tests in found(folder, outcome).items() if tests < kept}
-    assert lost == costs, output
+    assert {what for what, tests in found(folder, outcome).items() if tests < kept} == costs, output
     return planted
 
 

@@ -126,8 +126,7 @@ def test_the_reproducer_is_the_example_that_failed_first_and_its_row_says_how_ma
 
 
 def test_a_limit_of_one_dtype_costs_only_its_tests_and_all_limits_are_told_in_one_run(tmp_path: Path) -> None:
-    hook = "raises_for_float16"
-    outcome = run(tmp_path, hook, "-v")
+    outcome = run(tmp_path, "raises_for_float16", "-v")
     assert "not run" not in outcome.output
     assert {line.partition("::")[2].partition("[")[0] for line in failed(outcome)} == {
         "test_gradients_of_any_shape",
@@ -140,8 +139,7 @@ def test_other_hooks_go_on_and_so_does_powersgd_of_another_rank(tmp_path: Path) 
     outcome = run(tmp_path, "raises_for_float16", "-k", "3cpu and any_shape and (raises_for_float16 or bf16)")
     assert re.search(r"1 failed, 1 passed, ", outcome.output)
     # Tests without a hook in their id are those of powersgd_rank1.
-    some = "powersgd and 2cpu and (zero_stay_zero or just_halve or any_shape)"
-    outcome = run(tmp_path, "averages", "-k", some)
+    outcome = run(tmp_path, "averages", "-k", "powersgd and 2cpu and (zero_stay_zero or just_halve or any_shape)")
     assert len(failed(outcome)) == 1
     assert re.search(r"died of SIGSEGV; \d+ other tests of powersgd_rank1 not run", outcome.output)
     assert re.search(r" 1 failed, [1-9]\d* passed, ", outcome.output)

@@ -48,8 +48,7 @@ def test_a_first_run_has_no_estimate_before_tests_have_ended(tmp_path: Path) -> 
 def test_with_a_record_a_run_takes_as_long_as_the_record_says(
     storage: Path, arguments: tuple[str, ...], time: str
 ) -> None:
-    output = perf(storage, *STEADY, *arguments).output
-    assert f"\ntakes about {time}, by earlier records\n" in output
+    assert f"\ntakes about {time}, by earlier records\n" in perf(storage, *STEADY, *arguments).output
 
 
 def test_a_search_and_an_ab_test_say_nothing_of_it(tmp_path: Path) -> None:

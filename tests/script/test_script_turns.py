@@ -112,8 +112,7 @@ def test_a_row_says_what_the_card_says_where_other_work_made_blocks_longer() -> 
     assert steps["as_written-no_comm"] == pytest.approx(0.08)
     (benchmark,) = record_so_far(run, None).benchmarks
     assert benchmark.extra_info.of_limit_percent == pytest.approx(80)
-    limit = known(benchmark.extra_info.step_limit)
-    assert limit.communication_percent == pytest.approx(20)
+    assert known(benchmark.extra_info.step_limit).communication_percent == pytest.approx(20)
 
 
 def test_the_bytes_are_those_of_the_hook() -> None:
@@ -146,8 +145,7 @@ def test_the_configs_that_took_turns_are_not_launched() -> None:
     (as_written,) = run.trained.values()
 
     def asked(config: str) -> str | None:
-        empty = replace(as_written.measurement, config=CONFIGS[config], launches=())
-        return took_turns(run, empty)
+        return took_turns(run, replace(as_written.measurement, config=CONFIGS[config], launches=()))
 
     assert {name: asked(name) for name in ("bf16", "no_comm", "bucket_10mb")} == {
         "bf16": "measured in turns with as_written, see its row as_written-bf16",

@@ -106,8 +106,7 @@ def test_the_vectorised_rule_agrees_with_the_real_one(records: int) -> None:
         assert common.fails == red.common[number] == any("common_shift" in one.test for one in decision.failures)
         assert math.log1p(common.explained_percent / 100) == pytest.approx(red.explained[number])
         words.append(common.word)
-        slower = [verdict.word == "slower" for verdict in decision.verdicts.values()]
-        assert slower == list(red.single[number])
+        assert [verdict.word == "slower" for verdict in decision.verdicts.values()] == list(red.single[number])
         assert any(verdict.word == "slower" for verdict in verdicts.values()) == red.machine[number]
     assert {"ok", "slower"} <= set(words)
     assert {"slower"} < set(hosts)
@@ -175,6 +174,5 @@ def test_a_machine_that_changed_during_the_run_fails_the_run_and_not_its_tests()
 
 
 def test_a_slowdown_of_all_tests_is_found_where_that_of_one_test_is_not() -> None:
-    of_all = finds(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=10, tests=40, which=ALL)
-    assert of_all(6)
+    assert finds(lambda seen: whole_rule(seen).runs, Noise(), records=3, runs=10, tests=40, which=ALL)(6)
     assert not found_in_one(Noise())(6)

@@ -42,8 +42,7 @@ def test_at_most_one_unchanged_run_in_a_hundred_fails(noise: str, tests: int) ->
 
 
 def test_without_dividing_alpha_by_the_tests_and_looks_more_runs_fail() -> None:
-    rule = Rule(tests=1, alpha=4 * GOAL)
-    assert judge(NOISES[NOISY[0]], rule, runs=4000).red > 1.5 * GOAL * 4000
+    assert judge(NOISES[NOISY[0]], Rule(tests=1, alpha=4 * GOAL), runs=4000).red > 1.5 * GOAL * 4000
 
 
 def test_processes_as_on_h100s_are_decided_within_the_limit_where_repeating_launches_in_them_is_not() -> None:

@@ -30,8 +30,7 @@ def test_a_shipped_record_in_a_storage_is_not_counted_again() -> None:
 @pytest.mark.parametrize(("number", "most"), [(1, 3.05), (2, 2.2), (3, 1.5)])
 def test_new_storages_over_nvlink_find_little_slowdowns_with_each_model_left_out(number: int, most: float) -> None:
     """Percent, half of the tests; docs/studies/accuracy.md has all kinds."""
-    every = [cut for cut in cuts(read_storage()) if cut.group == "NVLink"]
-    found = thresholds(every, number)
+    found = thresholds([cut for cut in cuts(read_storage()) if cut.group == "NVLink"], number)
     for (_, instance), tests in found.items():
         limits = sorted(test.verdict.threshold_percent or 0 for test in tests)
         assert not tests or limits[len(limits) // 2] <= most, instance

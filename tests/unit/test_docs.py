@@ -15,6 +15,7 @@ from fixtures.matrix.workloads import WORKLOADS, find_workload
 from fixtures.matrix.worlds import INTERCONNECTS
 from fixtures.ranks.loop import optimizer_of
 from fixtures.session.options import OPTIONS, add_options
+from tests.threshold_table import PAGE, SOURCE, table, with_table
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -127,3 +128,8 @@ def test_every_link_file_module_and_option_that_a_document_names_exists(
     for option in set(re.findall(r"(?<!\S)--[a-z-]+", "\n".join(commands))) - options_of_extras().keys():
         # Raises ValueError for an option that pytest does not know.
         pytestconfig.getoption(DESTINATIONS.get(option, option[2:].replace("-", "_")))
+
+
+def test_the_page_has_every_threshold_with_its_value() -> None:
+    assert PAGE.read_text() == with_table(PAGE.read_text()), "write it anew: python -m tests.threshold_table"
+    assert table().count("\n| `") == len(re.findall(r"^[A-Z0-9_]+ = ", SOURCE.read_text(), re.M))

@@ -21,6 +21,7 @@ from tests.rooms import (
 )
 
 FOLDER = ROOT / "fixtures/extras"
+CORE = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
 TORCH = [one for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")]
 
 
@@ -40,17 +41,18 @@ def test_every_extra_is_in_the_list_and_has_its_parts_and_its_question() -> None
     assert EXTRAS.keys() <= set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
 
 
-def test_a_file_name_occurs_once() -> None:
+def test_a_file_name_and_a_class_name_of_the_core_occur_once() -> None:
     """But for the parts of an extra, which the core imports by name."""
     parts = {FOLDER / extra / f"{part}.py" for extra, parts in EXTRAS.items() for part in parts}
     files = [file for file in (ROOT / "fixtures").rglob("*.py") if file.name != "__init__.py" and file not in parts]
-    assert [name for name, times in Counter(file.name for file in files).items() if times > 1] == []
+    nodes = [node for file in CORE for node in ast.walk(ast.parse(file.read_text()))]
+    names = [*(file.name for file in files), *(node.name for node in nodes if isinstance(node, ast.ClassDef))]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_no_module_of_the_core_imports_or_names_an_extra_and_no_extra_another() -> None:
     assert [one for one in imports() if extra_of(one.imported) and not extra_of(one.importer)] == []
-    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
-    assert [file for file in core if re.search(r"extras[./](?!README)\w", file.read_text())] == []
+    assert [file for file in CORE if re.search(r"extras[./](?!README)\w", file.read_text())] == []
     between = [(extra_of(one.importer), extra_of(one.imported)) for one in imports()]
     assert [pair for pair in between if None not in pair and pair[0] != pair[1]] == []
 
@@ -90,8 +92,7 @@ def test_only_code_in_a_rank_imports_torch_at_the_top_and_only_builders_elsewher
     top = [one for one in TORCH if one.at_top]
     assert top
     assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
-    others = {one.importer for one in TORCH if not one.importer.startswith(IN_A_RANK)}
-    assert others == IMPORT_TORCH_WHEN_CALLED
+    assert {one.importer for one in TORCH if not one.importer.startswith(IN_A_RANK)} == IMPORT_TORCH_WHEN_CALLED
 
 
 def test_what_ranks_import_does_not_need_msgspec() -> None:
@@ -108,16 +109,8 @@ def test_the_diagram_is_that_of_the_imports() -> None:
     assert with_diagram(text) == text
 
 
-def test_a_class_name_of_the_core_occurs_once() -> None:
-    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
-    nodes = (node for file in core for node in ast.walk(ast.parse(file.read_text())))
-    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef))
-    assert [name for name, times in names.items() if times > 1] == []
-
-
 def test_the_core_has_one_hook_for_each_end() -> None:
     """fixtures/report/order_of_run.py: who comes after whom is read there, not found by running."""
-    core = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
-    hooks = Counter(re.findall(r"def (pytest_\w+)\(", "".join(file.read_text() for file in core)))
+    hooks = Counter(re.findall(r"def (pytest_\w+)\(", "".join(file.read_text() for file in CORE)))
     ends = ("runtest_makereport", "runtestloop", "sessionfinish", "terminal_summary")
     assert {end: hooks[f"pytest_{end}"] for end in ends} == dict.fromkeys(ends, 1)

@@ -74,8 +74,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, name: str, data:
 def test_a_truncated_or_damaged_compressed_trace_is_refused(tmp_path: Path) -> None:
     data = gzip.compress(chrome(tmp_path).read_bytes())
     half = len(data) // 2
-    cut = written(tmp_path / "cut.json.gz", data[:half])
-    assert "is damaged (Compressed file ended before" in error(cut)
+    assert "is damaged (Compressed file ended before" in error(written(tmp_path / "cut.json.gz", data[:half]))
     damaged = written(tmp_path / "bad.json.gz", data[:half] + bytes(2) + data[half + 2 :])
     assert error(damaged).startswith("bad.json.gz is damaged (")
 

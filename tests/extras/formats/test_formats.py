@@ -36,8 +36,7 @@ def test_prometheus_reads_each_launch_and_the_older_parser_of_node_exporter_too(
     families = {family.name: family.samples for family in read_openmetrics(text)}  # type: ignore[no-untyped-call]
     found = [(one.labels["test"], one.value) for one in families["ddp_perf_step_seconds"]]
     assert found == [(test.fullname, s) for test in record.benchmarks for s in test.extra_info.launch_medians_s]
-    older = {family.name for family in parser.text_string_to_metric_families(text)}
-    assert older == families.keys()
+    assert {family.name for family in parser.text_string_to_metric_families(text)} == families.keys()
 
 
 def test_a_label_keeps_quotes_backslashes_and_line_breaks() -> None:

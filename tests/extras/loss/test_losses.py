@@ -25,8 +25,8 @@ from fixtures.extras.loss.plugin import (
 WRITTEN = [1.0, 1.015, 1.005]
 
 
-def judged(lossy: list[float], written: list[float]) -> str:
-    return difference(written, lossy, 1.0, band=between_seeds(written)).word
+def judged(lossy: list[float], written: list[float], scale: float = 1.0) -> str:
+    return difference(written, lossy, scale, band=between_seeds(written)).word
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,9 @@ def simulated(effect: float, unlucky: float, alike: float, draw: random.Random) 
         own = (1 - alike) ** 0.5
         written.append(100 + shared + draw.gauss(0, own))
         lossy.append(100 + shared + draw.gauss(0, own) + effect)
-        if seed + 1 >= LEAST_SEEDS and (word := judged_in_percent(written, lossy)) != "open":
+        if seed + 1 >= LEAST_SEEDS and (word := judged(lossy, written, 100.0)) != "open":
             return word
     return "open"
-
-
-def judged_in_percent(written: list[float], lossy: list[float]) -> str:
-    return difference(written, lossy, 100.0, band=between_seeds(written)).word
 
 
 CASES = {"sound": (0, 0, "same"), "harmful": (3, 0, "higher"), "unlucky seed": (0, 6, "same")}
@@ -100,33 +96,6 @@ def test_each_case_is_judged_right_in_19_of_20_however_alike_the_runs_of_a_seed_
 # Another run has other seeds, the same run the same
 
 
-def of_generator() -> float:
-    return float(torch.rand(1, generator=torch.Generator().manual_seed(3)))
-
-
-def of_torch() -> float:
-    torch.manual_seed(3)
-    return float(torch.rand(1))
-
-
-def of_python() -> float:
-    random.seed(3)
-    return random.random()
-
-
-def of_numpy() -> float:
-    np.random.seed(2**32 - 1)
-    return float(np.random.rand())
-
-
-def of_new_numpy() -> float:
-    return float(np.random.default_rng(3).random())
-
-
-def of_own_random() -> float:
-    return random.Random(3).random()
-
-
 def of_sampler() -> float:
     sampler: DistributedSampler[int] = DistributedSampler(range(1000), num_replicas=1, rank=0)  # type: ignore[arg-type]
     return float(next(iter(sampler)))
@@ -136,7 +105,16 @@ def unseeded() -> float:
     return float(torch.rand(1)) + random.random() + float(np.random.rand())
 
 
-SOURCES = (of_generator, of_torch, of_python, of_numpy, of_new_numpy, of_own_random, of_sampler, unseeded)
+SOURCES: tuple[Callable[[], float], ...] = (
+    lambda: float(torch.rand(1, generator=torch.Generator().manual_seed(3))),
+    lambda: (torch.manual_seed(3), float(torch.rand(1)))[1],
+    lambda: (random.seed(3), random.random())[1],
+    lambda: (np.random.seed(2**32 - 1), float(np.random.rand()))[1],
+    lambda: float(np.random.default_rng(3).random()),
+    lambda: random.Random(3).random(),
+    of_sampler,
+    unseeded,
+)
 
 
 def drawn(source: Callable[[], float], run: int, rank: int = 0) -> float:
@@ -190,8 +168,7 @@ def test_the_factor_of_a_scaler_is_taken_out_also_where_the_scaled_loss_is_divid
     loss, scale = ObservedLoss(), torch.amp.GradScaler.scale
     try:
         loss.watch_scaler()
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-        loss.before_backward(scaler.scale(torch.tensor(6.0)) / 2)
+        loss.before_backward(torch.amp.GradScaler("cpu", init_scale=1024.0).scale(torch.tensor(6.0)) / 2)
     finally:
         torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
     assert loss.end_step()

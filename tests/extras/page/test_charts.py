@@ -89,8 +89,7 @@ def test_a_hook_has_a_line_over_its_bucket_sizes() -> None:
 
 
 def test_a_reference_is_in_the_chart_of_scaling() -> None:
-    scaling = charts(page_report_of(with_reference(h200()), history=False))["scaling-0"]
-    assert scaling.traces[-1]["y"][0] == 400
+    assert charts(page_report_of(with_reference(h200()), history=False))["scaling-0"].traces[-1]["y"][0] == 400
 
 
 def test_linear_scaling_begins_at_one_device() -> None:
@@ -344,8 +343,7 @@ def test_the_picture_of_the_card_has_its_text_and_nothing_else(record: Record) -
 
 def page_report_of(record: Record, *, steps: dict[str, StepOfRanks] | None = None, history: bool = True) -> PageReport:
     typed = checked(record)
-    nights = nights_until(typed, [BASELINES] if history else [])
-    return PageReport(record=typed, nights=nights, steps=steps or {})
+    return PageReport(record=typed, nights=nights_until(typed, [BASELINES] if history else []), steps=steps or {})
 
 
 def two_ranks(folder: Path) -> StepOfRanks:

@@ -183,8 +183,7 @@ def test_a_measurement_replaces_the_prediction_and_one_that_was_slower_is_not_ad
 
 
 def test_an_alias_of_a_measured_config_is_not_predicted() -> None:
-    figures = {"bf16": Figure(step_ms=190)}
-    assert list(advice(PARTS, "bf16-bucket_2000mb", "bf16", figures=figures)) == ["bf16"]
+    assert list(advice(PARTS, "bf16-bucket_2000mb", "bf16", figures={"bf16": Figure(step_ms=190)})) == ["bf16"]
     assert list(advice(PARTS, "bf16-bucket_2000mb", "bf16")) == ["bf16-bucket_2000mb"]
 
 
@@ -255,8 +254,7 @@ def test_where_nothing_gains_the_idle_part_is_the_advice(idle_ms: float, says: s
     ],
 )
 def test_the_record_has_the_source_of_the_expected_time(figure: Figure | None, sources: dict[str, object]) -> None:
-    advice = Advice(what="", config="bf16", step_ms=200, expected_ms=180, figure=figure)
-    recorded = json_of(advice_record(advice))
+    recorded = json_of(advice_record(Advice(what="", config="bf16", step_ms=200, expected_ms=180, figure=figure)))
     names = ("recorded_ms", "record", "measured_ms", "predicted_ms")
     assert {name: recorded[name] for name in names if recorded.get(name) is not None} == sources
     assert recorded["expected_ms"] == 180
@@ -316,8 +314,7 @@ def test_on_two_h200s_what_was_not_measured_is_predicted_within_two_percent() ->
 
 def test_canaries_of_another_world_are_no_all_reduces_of_this_one() -> None:
     run, _, _ = of_two_h200("ddp")
-    line = known(all_reduces(run, "2gpu"))
-    assert line.seconds(64e6) == pytest.approx(244e-6)
+    assert known(all_reduces(run, "2gpu")).seconds(64e6) == pytest.approx(244e-6)
     assert all_reduces(run, "8gpu") is None
 
 

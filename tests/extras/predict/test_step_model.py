@@ -70,8 +70,7 @@ def test_the_terms_add_up_to_the_step_which_on_the_measured_ranks_is_the_measure
     assert sum(term.seconds for term in found.terms) == pytest.approx(found.step_s)
     assert found.low_s < found.step_s < found.high_s
     assert found.weakest.error_s == max(term.error_s for term in found.terms)
-    fitted = fit_rest(PARTS, 0.0834, CLUSTER)
-    assert predict(fitted, 8, CLUSTER, "ring", CERTAIN).step_s == pytest.approx(0.0834)
+    assert predict(fit_rest(PARTS, 0.0834, CLUSTER), 8, CLUSTER, "ring", CERTAIN).step_s == pytest.approx(0.0834)
 
 
 def test_the_interval_widens_with_the_distance() -> None:

@@ -116,8 +116,7 @@ def test_a_connection_without_the_token_is_dropped() -> None:
     listener = Listener("127.0.0.1")
     ends = [connect("127.0.0.1", listener.port, {"token": token}, 5) for token in ("guess", listener.token)]
     assert listener.accept(5) is None
-    accepted = known(listener.accept(5))
-    for end in (*ends, accepted[0]):
+    for end in (*ends, known(listener.accept(5))[0]):
         end.close()
     listener.close()
 
@@ -307,13 +306,15 @@ SECOND = {
 }
 
 
-def test_torchrun_gives_the_place() -> None:
-    assert place_of(SECOND) == Place(index=1, count=2, store_host="node-a", store_port=29500)
-
-
-@pytest.mark.parametrize("environ", [{}, {"RANK": "1", "WORLD_SIZE": "2"}, {**SECOND, "GROUP_WORLD_SIZE": "1"}])
-def test_without_torchrun_or_on_one_machine_there_is_none(environ: dict[str, str]) -> None:
-    assert place_of(environ) is None
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        (SECOND, Place(index=1, count=2, store_host="node-a", store_port=29500)),
+        *((none, None) for none in ({}, {"RANK": "1", "WORLD_SIZE": "2"}, {**SECOND, "GROUP_WORLD_SIZE": "1"})),
+    ],
+)
+def test_torchrun_on_several_machines_gives_the_place(environ: dict[str, str], place: Place | None) -> None:
+    assert place_of(environ) == place
 
 
 def test_one_pytest_a_machine_starts_the_ranks() -> None:

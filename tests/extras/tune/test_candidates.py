@@ -116,8 +116,7 @@ def test_the_limit_is_computed_in_the_same_way() -> None:
 def test_the_batch_is_doubled_from_the_largest_that_is_fastest() -> None:
     assert space().larger_batch not in space().stages()
     allowed: tuple[Allowed, ...] = ("batch",)
-    stages = space(allowed=allowed).stages()
-    assert [stage.__name__ for stage in stages].count("larger_batch") == 5
+    assert [stage.__name__ for stage in space(allowed=allowed).stages()].count("larger_batch") == 5
     assert names(space().larger_batch(named("bf16-bucket_10mb"))) == ["batch_x2-bf16-bucket_10mb"]
     assert names(space().larger_batch(DEFAULT)) == ["batch_x2-bucket_25mb"]
     tried = ("bucket_10mb", "batch_x2-bucket_10mb")

@@ -75,15 +75,12 @@ class Machine:
 def stages(search: Search[Config]) -> list[Callable[[Config], Iterator[Config]]]:
     """Sizes, then one thing of the leader at a time, then sizes around it once more."""
 
-    def coarse(leader: Config) -> Iterator[Config]:
-        return ((size, "both", "", "") for size in COARSE)
-
     def sizes(leader: Config) -> Iterator[Config]:
         place = SIZES.index(leader[0])
         return ((size, *leader[1:]) for size in SIZES[max(0, place - 1) : place + 2])
 
     return [
-        coarse,
+        lambda leader: ((size, "both", "", "") for size in COARSE),
         sizes,
         lambda leader: ((leader[0], words, *leader[2:]) for words in ARGUMENTS),
         lambda leader: ((*leader[:2], word, leader[3]) for word in DDP_SETTINGS),
@@ -163,11 +160,8 @@ def test_noise_and_limit_of_a_disturbed_series() -> None:
 def test_a_wrong_candidate_never_wins_although_it_is_the_fastest(seed: int) -> None:
     machine = Machine(seed=seed)
     true_s = machine.true_s
-
-    def with_wrong_ones(config: Config) -> float:
-        return 0.5 * true_s(config) if config[0] in (50, 100) else true_s(config)
-
-    machine.true_s = with_wrong_ones  # type: ignore[method-assign]  # this machine's only
+    # This machine's only.
+    machine.true_s = lambda config: {50: 0.5, 100: 0.5}.get(config[0], 1) * true_s(config)  # type: ignore[method-assign]
     assert found(machine).best[0] in (50, 100)
     best = found(machine, holds=lambda config: config[0] not in (50, 100))
     assert best.best[0] not in (50, 100)
@@ -175,8 +169,7 @@ def test_a_wrong_candidate_never_wins_although_it_is_the_fastest(seed: int) -> N
 
 
 def test_what_the_noise_hides_is_not_called_faster() -> None:
-    machine = Machine(seed=0, noise=0.2)
-    best = found(machine)
+    best = found(Machine(seed=0, noise=0.2))
     assert (best.best, best.word) == (DEFAULT, "default")
     assert best.tied
 
@@ -326,8 +319,7 @@ def test_as_many_candidates_are_tried_as_there_is_time_for() -> None:
 def test_what_is_far_behind_is_launched_once() -> None:
     """Candidate 1 is four times as fast as the nine others; then it is launched with the default alone."""
     launched = Launches(lambda key, one: 0.25 if key == 1 else 1.0)
-    search = Search(default=0, launch=launched, complexity=int)
-    assert search.narrow(range(1, 11)) == [1]
+    assert Search(default=0, launch=launched, complexity=int).narrow(range(1, 11)) == [1]
     assert sorted(launched) == list(range(11))
 
 
@@ -366,11 +358,12 @@ def test_a_disturbed_default_makes_no_candidate_of_a_single_launch_the_best_know
     known: list[int] = []
     # The only pass of 4 is disturbed.
     launched = Launches(lambda key, one: step_s[key] * (1.2 if key == 0 and one.number == 1 else 1.0))
-
-    def tell(search: Search[int], one: Pass) -> None:
-        known.append(search.best_known(bool).best)
-
-    search = Search(default=0, launch=launched, complexity=int, on_pass=tell)
+    search = Search(
+        default=0,
+        launch=launched,
+        complexity=int,
+        on_pass=lambda search, one: known.append(search.best_known(bool).best),
+    )
     find_best(search, [lambda leader: [1, 2, 3], lambda leader: [4]], holds=bool)
     assert launched.count(4) == 1
     assert set(known) == {1}
@@ -378,13 +371,12 @@ def test_a_disturbed_default_makes_no_candidate_of_a_single_launch_the_best_know
 
 def test_a_candidate_that_cannot_run_is_dropped() -> None:
     machine = Machine(seed=0)
-
-    def launch(config: Config, one: Pass) -> float | None:
-        return None if "both" in config else machine.launch(config, one)
-
-    search = Search(default=DEFAULT, launch=launch, complexity=settings_of)
-    best = find_best(search, stages(search), holds=lambda config: True)
-    assert "both" not in best.best
+    search: Search[Config] = Search(
+        default=DEFAULT,
+        launch=lambda config, one: None if "both" in config else machine.launch(config, one),
+        complexity=settings_of,
+    )
+    assert "both" not in find_best(search, stages(search), holds=lambda config: True).best
     assert search.dropped >= {(size, "both", "", "") for size in COARSE}
 
 

@@ -52,8 +52,7 @@ class Machine:
         if one.last is not None and one.last >= 3 and one.number not in self.passes:
             self.passes.add(one.number)
             self.took_s += START_S
-        noise = self.random.choice(self.noise[config])
-        return self.true_s[config] * math.exp(noise)
+        return self.true_s[config] * math.exp(self.random.choice(self.noise[config]))
 
     def search(self) -> tuple[Search[str], Decision[str]]:
         search = Search(

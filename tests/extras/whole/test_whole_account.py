@@ -62,8 +62,7 @@ def test_all_parts_add_up_to_the_time() -> None:
 
 
 def test_the_line_has_the_parts_of_an_hour() -> None:
-    account = accounted(401, (EVALUATES, 100, 2.0, (0, 1)), (SAVES, 100, 1.0, (0,)), start_s=72)
-    assert sentence(account) == (
+    assert sentence(accounted(401, (EVALUATES, 100, 2.0, (0, 1)), (SAVES, 100, 1.0, (0,)), start_s=72)) == (
         "of an hour: steps 75 %, train.py:267 estimate_loss 15 % (every 100 steps, 2.0 s), "
         "train.py:290 torch.save 8 % (every 100 steps, 1.0 s, rank 0; others wait in line 301), start 2 %"
     )
@@ -75,13 +74,10 @@ def test_a_script_that_has_ended_has_the_parts_of_its_own_time_and_no_prediction
     assert prediction(account, ["--steps", "1000"]) is None
 
 
-def test_one_long_step_of_no_new_line_is_a_usual_one_that_took_longer() -> None:
-    assert accounted(401, (STEP, 399, 3.0, (0, 1))).seldom == []
-
-
-def test_two_periods_in_one_line_are_none_of_their_own() -> None:
+def test_two_periods_in_one_line_are_none_and_one_long_step_of_no_new_line_is_a_usual_one() -> None:
     (both,) = accounted(140, (EVALUATES, 60, 1.0, (0, 1)), (EVALUATES, 90, 1.0, (0, 1))).seldom  # steps 60, 90, 120
     assert (both.number, both.period) == (3, None)
+    assert accounted(401, (STEP, 399, 3.0, (0, 1))).seldom == []
 
 
 def test_a_machine_that_gets_slower_makes_no_steps_seldom() -> None:
@@ -90,8 +86,7 @@ def test_a_machine_that_gets_slower_makes_no_steps_seldom() -> None:
         rank.step_s = [s * (1 if place < 200 else 2) for place, s in enumerate(rank.step_s)]
     account = known(account_of(notes))
     assert account.seldom == []
-    found = known(prediction(account, ["--steps=1000"]))
-    low, high = known(found.interval_s)
+    low, high = known(known(prediction(account, ["--steps=1000"])).interval_s)
     assert low < sum(notes[0].step_s) + 600 * 0.2 < high
 
 
@@ -101,8 +96,7 @@ def test_a_line_of_every_step_that_regularly_takes_longer_comes_seldom_too() -> 
     for rank in notes:
         for of_step in rank.sampled.values():
             of_step[loads] = of_step.get(loads, 0.0) + 0.01  # type: ignore[index]
-    account = known(account_of(notes))
-    assert [(one.line, one.period) for one in account.seldom] == [("train.py:20", 50)]
+    assert [(one.line, one.period) for one in known(account_of(notes)).seldom] == [("train.py:20", 50)]
 
 
 @pytest.mark.parametrize(
@@ -118,9 +112,7 @@ def test_the_number_of_steps_is_an_argument_of_the_script(arguments: list[str], 
 
 
 def test_the_hours_of_steps_are_not_said_before_each_line_came_three_times() -> None:
-    account = accounted(250, (EVALUATES, 100, 2.0, (0, 1)))
-    found = known(prediction(account, ["--steps=1000"]))
-    assert hours(found) == (
+    assert hours(known(prediction(accounted(250, (EVALUATES, 100, 2.0, (0, 1))), ["--steps=1000"]))) == (
         "all 1,000 steps (--steps): time not known, train.py:267 estimate_loss came less than 3 times: raise --minutes"
     )
 
@@ -131,8 +123,7 @@ def test_what_came_at_the_beginning_alone_does_not_hide_the_hours() -> None:
         rank.sampled[7][SAVES] = 5.0  # type: ignore[index]
         rank.step_s[7] += 5.0  # type: ignore[index]
         rank.seconds = sum(rank.step_s)
-    account = known(account_of(notes))
-    found = known(prediction(account, []))
+    found = known(prediction(known(account_of(notes)), []))
     assert found.seconds == pytest.approx(sum(notes[0].step_s) + 9_599 * 0.12, rel=1e-3)
 
 
@@ -153,8 +144,7 @@ def test_nine_in_ten_intervals_hold_the_time() -> None:
                 for n in range(total)
             }
             notes.append(RankNotes(step_s=[sum(of.values()) for of in sampled.values()], sampled=sampled, ended=TIME))
-        seen = [replace(rank, step_s=rank.step_s[:500]) for rank in notes]
-        account = known(account_of(seen))
+        account = known(account_of([replace(rank, step_s=rank.step_s[:500]) for rank in notes]))
         found = prediction(account, [f"--steps={total}"])
         if found is not None and found.interval_s is not None:
             held += found.interval_s[0] <= sum(notes[0].step_s) <= found.interval_s[1]
@@ -163,9 +153,7 @@ def test_nine_in_ten_intervals_hold_the_time() -> None:
 
 def test_the_sides_of_an_a_b_test_are_compared_part_by_part() -> None:
     now = accounted(401, (EVALUATES, 100, 2.0, (0, 1)), (SAVES, 100, 1.0, (0,)))
-    moved = calling(255, "estimate_loss")
-    before = accounted(401, (moved, 100, 1.0, (0, 1)))
-    assert list(compared(now, before, "v1")) == [
+    assert list(compared(now, accounted(401, (calling(255, "estimate_loss"), 100, 1.0, (0, 1))), "v1")) == [
         "part by part, v1 -> this side, one launch of each:",
         "  start 5.0 s -> 5.0 s (+0.0 %), a step 100 ms -> 100 ms (+0.0 %)",
         "  train.py:267 estimate_loss 1.0 s -> 2.0 s (+100.0 %), every 100 steps",

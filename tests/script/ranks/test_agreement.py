@@ -9,6 +9,8 @@ import pytest
 from fixtures.launch.faults import RankFailure
 from tests.script.conftest import PLAIN, STEP, Run
 
+# A rank that has ended waits for the others.
+PATIENCE = "from fixtures.ranks.script import watch\nwatch._OTHERS_END_S = 1.0\n"
 # Scripts whose ranks drift apart: set-up, step, the parameter and the cause that are named.
 DRIFTING = {
     "module inside DDP": (PLAIN, STEP.replace("m(x)", "m.module(x)"), "calls the module inside DDP (Net)"),
@@ -153,8 +155,7 @@ def test_what_is_unusual_is_one_line(run: Run, script: Callable[..., Path], what
 
 
 def test_ranks_that_differ_on_purpose_are_one_line(run: Run, script: Callable[..., Path]) -> None:
-    step = STEP.replace("m(x)", "m.module(x)")
-    first, _ = run(script(step=step), check_gradients=True, ranks_differ=True)
+    first, _ = run(script(step=STEP.replace("m(x)", "m.module(x)")), check_gradients=True, ranks_differ=True)
     assert first.wrong is None
     assert first.remarks[0].startswith("the ranks train different models: after")
 
@@ -188,7 +189,7 @@ def test_the_rank_that_was_the_first_is_named(
     run: Run, script: Callable[..., Path], place: str, line: str, says: str
 ) -> None:
     with pytest.raises(RankFailure, match=says):
-        run(script(step=STEP.replace(place, f"{line}\n{place}")), check_gradients=True)
+        run(script(PATIENCE + PLAIN, STEP.replace(place, f"{line}\n{place}")), check_gradients=True)
 
 
 def test_a_rank_that_evaluates_has_skipped_no_batch(run: Run, script: Callable[..., Path]) -> None:
@@ -209,7 +210,7 @@ def test_a_rank_that_evaluates_has_skipped_no_batch(run: Run, script: Callable[.
 
 def test_a_rank_without_batches_under_join_is_named(run: Run, script: Callable[..., Path]) -> None:
     step = f"with Join([m]):\n  for i in range(4 if rank else 50):\n{indent(STEP, '    ')}"
-    before = PLAIN + "from torch.distributed.algorithms.join import Join\n"
+    before = PATIENCE + PLAIN + "from torch.distributed.algorithms.join import Join\n"
     with pytest.raises(RankFailure, match=r"rank 1 of train.py had no more batches under its Join 1 after 4 optimizer"):
         run(script(before, step), check_gradients=True)
     step = step.replace("4 if rank else 50", "5")
@@ -288,3 +289,68 @@ def test_batches_that_are_all_reduced_one_by_one_are_said_where_one_all_reduce_w
             "but the last inside no_sync()"
         ] * said
         assert result.all_reduced_batches == (2 if said else None)
+
+
+Write = Callable[..., Path]
+CLIPS = "clip = nn.utils.clip_grad_norm_\nscaler = torch.amp.GradScaler('cpu')\nfree = nn.Parameter(torch.ones(64))\n"
+SHARDED = """
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+m = FSDP(Net(), device_id=torch.device("cpu"))
+o = torch.optim.SGD(m.parameters(), lr=0.01)
+"""
+SCALED = STEP.replace("loss.backward()", "scaler.scale(loss).backward()")
+SCALED = SCALED.replace("o.step()", "scaler.step(o)\nscaler.update()")
+KEPT = """
+was = [p.grad.clone() for p in m.parameters()]
+clip(m.parameters(), 0.01)
+for p, gradient in zip(m.parameters(), was):
+    p.grad = gradient
+"""
+COPIES = """
+copies = [nn.Parameter(p.detach().clone()) for p in m.parameters()]
+for p, one in zip(m.parameters(), copies):
+    one.grad = p.grad.clone()
+clip(copies, 0.01)
+"""
+
+
+def with_clip(line: str, step: str = STEP) -> str:
+    place = "scaler.step(o)" if "scaler" in step else "o.step()"
+    return step.replace(place, f"{line}\n{place}")
+
+
+def wrong_of(run: Run, path: Path) -> str | None:
+    return run(path, check_gradients=True, steps=8)[0].wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "step", "says"),
+    [
+        (PLAIN, with_clip(KEPT), "these gradients were not clipped"),
+        (PLAIN, with_clip(COPIES), "of parameters that no optimizer updates"),
+        (PLAIN, with_clip("clip(m.parameters(), 0.01)", SCALED), "it clipped gradients that were still scaled"),
+        (SHARDED, with_clip("clip(m.parameters(), 0.01)"), "it must be the norm of the gradients of all ranks"),
+    ],
+    ids=["computed, not applied", "of a copy", "before unscaling", "of each rank"],
+)
+def test_clipping_without_effect_is_wrong(run: Run, script: Write, before: str, step: str, says: str) -> None:
+    assert says in (wrong_of(run, script(before=before + CLIPS, step=step)) or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "step"),
+    [
+        (PLAIN, with_clip("clip(m.parameters(), 0.01)")),
+        (PLAIN, with_clip("clip(m.parameters(), 1e9)")),
+        (PLAIN, with_clip("clip(m.parameters(), 0.01, norm_type=float('inf'))")),
+        (PLAIN, with_clip("clip(m.parameters(), 0.01, 1.0)")),
+        (PLAIN, with_clip("for p in m.parameters():\n    clip(p, 0.01)")),
+        (PLAIN, with_clip("clip(m.parameters(), 5.0)\nclip(m.parameters(), 0.01)")),
+        (PLAIN, with_clip("scaler.unscale_(o)\nclip(m.parameters(), 0.01)", SCALED)),
+        (PLAIN, with_clip("clip([free], 1.0)")),
+        (SHARDED, with_clip("m.clip_grad_norm_(0.01)")),
+    ],
+    ids=["clips", "does not need to", "inf", "1", "each", "twice", "unscaled", "without gradients", "of a module"],
+)
+def test_clipping_that_works_is_silent(run: Run, script: Write, before: str, step: str) -> None:
+    assert wrong_of(run, script(before=before + CLIPS, step=step)) is None

@@ -102,8 +102,7 @@ else:
     with torch.profiler.record_function("ddp-perf step"):
         dist.all_reduce(torch.zeros(1000))
 """
-    results = run(script(step=without_ddp, steps=4000), **TURNS)
-    assert [result.block_s for result in results] == [{}, {}]
+    assert [result.block_s for result in run(script(step=without_ddp, steps=4000), **TURNS)] == [{}, {}]
 
 
 def test_one_rank_that_raises_in_its_turns_does_not_let_the_others_wait(run: Run, script: Callable[..., Path]) -> None:

@@ -32,8 +32,7 @@ def kept_by(run: Run, path: Path) -> list[Kept]:
 def test_what_each_step_keeps_is_found_with_its_number(
     run: Run, script: Write, of: str, number: int, type_: str | None, step: str
 ) -> None:
-    path = script(before=KEEPS, step=f"{STEP}{step}\n", steps=400)
-    found = {kept.of: kept for kept in kept_by(run, path)}
+    found = {kept.of: kept for kept in kept_by(run, script(before=KEEPS, step=f"{STEP}{step}\n", steps=400))}
     assert found[of].number == number
     if of == OBJECTS:
         assert (found[of].type, found[of].held_by) == (type_, "train.kept")

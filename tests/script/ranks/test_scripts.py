@@ -65,9 +65,8 @@ def test_a_plain_script_is_timed_under_its_own_arguments(run: Run) -> None:
 
 
 def test_the_arguments_and_the_hook_of_a_config_win_over_the_scripts(run: Run, written: Callable[..., Path]) -> None:
-    own_hook = "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook"
     script = written(
-        before=own_hook,
+        before="from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook",
         arguments=", bucket_cap_mb=1, static_graph=True",
         inside="if step == 0: model.register_comm_hook(None, fp16_compress_hook)",
     )
@@ -116,11 +115,9 @@ def test_accumulation_is_a_step_with_several_batches_and_a_skipped_update_is_a_s
 
 
 def test_steps_of_different_numbers_of_batches_are_said(run: Run, written: Callable[..., Path]) -> None:
-    more = "if step % 3: model(torch.randn(4, 8)).sum().backward()"
-    first, _ = run(written(inside=more))
+    first, _ = run(written(inside="if step % 3: model(torch.randn(4, 8)).sum().backward()"))
     assert first.found["batch"].startswith("4 samples of float32[8] in the first step; a step has 1 to 2 batches")
-    evaluates = "with torch.no_grad():\n            if step % 3: model(torch.randn(4, 8))"
-    first, _ = run(written(inside=evaluates))
+    first, _ = run(written(inside="with torch.no_grad():\n            if step % 3: model(torch.randn(4, 8))"))
     assert first.found["batch"] == "4 samples of float32[8]"
 
 
@@ -156,8 +153,7 @@ def decorated():
 
 
 def test_the_profile_has_the_scripts_own_ranges(run: Run, written: Callable[..., Path]) -> None:
-    script = written(before=BEFORE, inside=RANGES)
-    for result in run(script, profile=True):
+    for result in run(written(before=BEFORE, inside=RANGES), profile=True):
         assert result.breakdown is not None
         (own,) = {tuple(sorted(step.range_parts_ns)) for step in result.breakdown.steps}
         phases = {"get batch", "forward", "backward", "optimizer step"}
@@ -486,8 +482,7 @@ def test_the_training_is_measured_that_follows_a_search_for_the_learning_rate(
 def test_a_compiled_ddp_has_phases_samples_and_compared_gradients(
     run: Run, written: Callable[..., Path], compiled: str
 ) -> None:
-    script = written(inside=f"if step == 0: {compiled}")
-    first, _ = run(script, check_gradients=True)
+    first, _ = run(written(inside=f"if step == 0: {compiled}"), check_gradients=True)
     assert first.workload_fingerprint.batch_size == 4
     assert min(first.phases_s["forward"]) > 0
     assert first.gradient_lossless

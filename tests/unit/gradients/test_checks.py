@@ -13,6 +13,7 @@ from fixtures.gradients.cases import DDP_OPTIONS, FEEDBACK_OPTIONS, LINEAR_RANKS
 from fixtures.gradients.fixtures import every_check, path_of
 from fixtures.gradients.in_rank import parameters, scenarios
 from fixtures.gradients.replay import command, path
+from fixtures.gradients.tested_hooks import hooks_of
 from fixtures.matrix.hooks import find_hook
 from fixtures.matrix.lookup import load_any
 from fixtures.matrix.worlds import World
@@ -30,8 +31,7 @@ def test_a_command_names_its_check(check: str) -> None:
 
 def test_every_check_scenario_and_update_that_is_asked_for_exists() -> None:
     asking = [*ROOT.glob("perf/test_gradients*.py"), ROOT / "fixtures/gradients/fixtures.py"]
-    asked = re.findall(r'"(\w+:\w+)"', "".join(file.read_text() for file in asking))
-    assert set(asked) == set(CHECKS)
+    assert set(re.findall(r'"(\w+:\w+)"', "".join(file.read_text() for file in asking))) == set(CHECKS)
     assert [scenario for scenario in SCENARIOS.values() if not hasattr(scenarios, scenario.run)] == []
     ways = (ROOT / "perf/test_gradients_ways.py").read_text()
     assert [name for name in parameters.UPDATES if f'"{name}"' not in ways] == []
@@ -86,3 +86,17 @@ def test_the_sum_of_the_largest_integers_is_exact_and_the_chance_is_small(wire: 
 @pytest.mark.parametrize(("hook", "bits"), [("allreduce", 57), ("fp16", 24), ("bf16", 21)])
 def test_the_guarantee_has_the_worst_chance_of_all_worlds(hook: str, bits: int) -> None:
     assert guarantee(find_hook(hook)) == f"exact at 2, 4, 8, 64 ranks (chance of a wrong linear hook 2^-{bits})"
+
+
+@pytest.fixture
+def gradient_ranks() -> None:
+    """Of a test of gradients; this one needs none."""
+
+
+@pytest.mark.parametrize("hook", ["bf16", len])
+@pytest.mark.parametrize("git_hook", ["commit-msg"])
+@pytest.mark.usefixtures("gradient_ranks")
+def test_a_users_own_test_may_have_parameters_of_other_values(
+    request: pytest.FixtureRequest, hook: object, git_hook: str
+) -> None:
+    assert hooks_of(request.node) == ["bf16"] * (hook == "bf16") * bool(git_hook)

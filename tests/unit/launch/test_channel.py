@@ -250,8 +250,7 @@ def test_the_log_of_a_process_that_cpp_ended_begins_with_its_exception(tmp_path:
     log = tmp_path / "rank-0.log"
     frames = [f"frame #{n}: c10::something" for n in range(40)]
     log.write_text("\n".join(["epoch 1", "terminate called after throwing an instance", "  what():  no NaN", *frames]))
-    kept = end_of(log).splitlines()
-    assert kept[:2] == ["terminate called after throwing an instance", "  what():  no NaN"]
+    assert end_of(log).splitlines()[:2] == ["terminate called after throwing an instance", "  what():  no NaN"]
     assert last_words(end_of(log)) == ": no NaN"
     log.write_text("\n".join(frames))
     assert end_of(log).splitlines()[-1] == frames[-1]

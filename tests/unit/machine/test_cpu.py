@@ -84,8 +84,7 @@ def test_the_load_is_what_others_used(kernel: Kernel, times: str) -> None:
 
 def test_the_processes_of_this_run_are_no_load(kernel: Kernel) -> None:
     watch = kernel.watch()
-    burn = "import time\nwhile time.process_time() < 0.2: pass"
-    subprocess.run([sys.executable, "-c", burn], check=True)
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"], check=True)
     kernel.used(0.2)
     kernel.now_s = 10
     assert watch.end() == HostLoad(others=0, cores=2)

@@ -317,10 +317,8 @@ def test_a_model_has_its_known_number_of_parameters_its_batch_and_a_loss(
 def test_gpt2_shares_one_parameter_between_embedding_and_output_and_its_labels_follow_by_one() -> None:
     with torch.device("meta"):
         model = WORKLOADS["gpt2_124m"].model()
-    vocabulary = [tuple(p.shape) for p in model.parameters() if 50257 in p.shape]
-    assert vocabulary == [(50257, 768)]
-    logits = model(torch.zeros(2, 16, dtype=torch.long, device="meta"))
-    assert logits.shape == (2, 16, 50257)
+    assert [tuple(p.shape) for p in model.parameters() if 50257 in p.shape] == [(50257, 768)]
+    assert model(torch.zeros(2, 16, dtype=torch.long, device="meta")).shape == (2, 16, 50257)
     ids, following = WORKLOADS["gpt2_124m"].sample()
     assert torch.equal(ids[1:], following[:-1])
 

@@ -3,6 +3,7 @@
 import io
 import shlex
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -64,41 +65,34 @@ def test_a_long_text_keeps_its_beginning_and_its_end_and_an_object_without_one_i
 # Secrets in arguments and variables: which names are of a secret, and which values are hidden
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "--token",
-            "--hub-token",
-            "--hf_token",
-            "HF_TOKEN",
-            "hfToken",
-            "--hftoken",
-            "NCCL_AUTH_TOKEN",
-        ),
-        *("--key", "--api-key", "TORCH_API_KEY", "apiKey", "--apikey", "--api-keys", "AWS_ACCESS_KEY_ID", "--ssh-key"),
-        *("--password", "--passwd", "NCCL_PASSWD", "--db-password", "--passphrase", "CUDA_PASSWORD"),
-        *("--secret", "GLOO_SECRET_FILE", "--secrets", "AWS_SECRET_ACCESS_KEY", "--auth", "--basic-auth"),
-        *("--credential", "--credentials", "trainer.hub_token", "--wandb_key", "AZURE_STORAGE_KEY"),
-    ],
+SECRETS = (
+    *(
+        "--token",
+        "--hub-token",
+        "--hf_token",
+        "HF_TOKEN",
+        "hfToken",
+        "--hftoken",
+        "NCCL_AUTH_TOKEN",
+    ),
+    *("--key", "--api-key", "TORCH_API_KEY", "apiKey", "--apikey", "--api-keys", "AWS_ACCESS_KEY_ID", "--ssh-key"),
+    *("--password", "--passwd", "NCCL_PASSWD", "--db-password", "--passphrase", "CUDA_PASSWORD"),
+    *("--secret", "GLOO_SECRET_FILE", "--secrets", "AWS_SECRET_ACCESS_KEY", "--auth", "--basic-auth"),
+    *("--credential", "--credentials", "trainer.hub_token", "--wandb_key", "AZURE_STORAGE_KEY"),
 )
-def test_these_names_are_of_a_secret(name: str) -> None:
-    assert is_secret(name)
+NO_SECRETS = (
+    *("--num-tokens", "--tokens", "--tokenizer", "--tokenizer-path", "TOKENIZERS_PARALLELISM", "--max-tokens"),
+    *("--num-key-value-heads", "--keys", "--num-keys", "--key-dim", "--keyframes", "--monkey", "--kv-heads"),
+    *("--pad-token", "--mask-token", "--token-dropout", "--max-token-length", "--author", "--passes", "--width"),
+    *("NCCL_ALGO", "OMP_NUM_THREADS", "--secretary", "--keep", "--tokenize"),
+    *("--primary-key", "--monitor_key", "--ckpt_key", "--data.key", "--rng_key", "--hash-key", "--sort-key"),
+    *("--token-shift", "--token-mixer", "--cls_token", "--image-token", "--predict-next-token", "--batch-key"),
+)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("--num-tokens", "--tokens", "--tokenizer", "--tokenizer-path", "TOKENIZERS_PARALLELISM", "--max-tokens"),
-        *("--num-key-value-heads", "--keys", "--num-keys", "--key-dim", "--keyframes", "--monkey", "--kv-heads"),
-        *("--pad-token", "--mask-token", "--token-dropout", "--max-token-length", "--author", "--passes", "--width"),
-        *("NCCL_ALGO", "OMP_NUM_THREADS", "--secretary", "--keep", "--tokenize"),
-        *("--primary-key", "--monitor_key", "--ckpt_key", "--data.key", "--rng_key", "--hash-key", "--sort-key"),
-        *("--token-shift", "--token-mixer", "--cls_token", "--image-token", "--predict-next-token", "--batch-key"),
-    ],
-)
-def test_these_names_are_of_no_secret(name: str) -> None:
-    assert not is_secret(name)
+@pytest.mark.parametrize(("name", "secret"), [*product(SECRETS, [True]), *product(NO_SECRETS, [False])])
+def test_these_names_are_of_a_secret_and_those_of_none(name: str, secret: bool) -> None:
+    assert is_secret(name) is secret
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,5 @@ def test_what_comes_after_the_window_has_its_batches(monkeypatch: pytest.MonkeyP
     assert of("ddp", replace(REQUEST, check_gradients=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, count_flops=True)).batches == plain + 1
     assert of("ddp", replace(REQUEST, profile=4)).batches == plain + 2 + 4 + 2
-    both = replace(REQUEST, profile=4, traces=("a", "b"))
-    assert of("ddp", both).batches == plain + 2 * (2 + 4) + 2
+    assert of("ddp", replace(REQUEST, profile=4, traces=("a", "b"))).batches == plain + 2 * (2 + 4) + 2
     assert of("accumulate_4").batches == 4 * plain

@@ -401,8 +401,7 @@ def test_a_record_of_no_instance_is_not_read_or_saved_and_costs_the_others_nothi
     with pytest.raises(BadBaseline, match=r"instance '.*: a name has letters"):
         read_history(deep_storage, name)
     saving = BaselineStorage(str(deep_storage), logger=None, default_machine_id=RACK)
-    benchmarks = [record(one)["benchmarks"][0] for one in (name, RACK)]
-    saving.save({"schema": SCHEMA, "benchmarks": benchmarks}, "night")
+    saving.save({"schema": SCHEMA, "benchmarks": [record(one)["benchmarks"][0] for one in (name, RACK)]}, "night")
     assert files_in(tmp_path) == [f"1/2/3/baselines/{RACK}/0001_night.json"]
     (unwritten,) = saving.unwritten
     assert unwritten.startswith("the baseline of instance '")
@@ -485,8 +484,7 @@ def test_one_look_that_is_not_slower_is_enough(slow: tuple[float, ...]) -> None:
 def test_looks_that_there_are_not_do_not_count() -> None:
     now = looks(50, 50)
     now.after_s = {}
-    verdict = known(change(now, HOST_RECORD))
-    assert verdict.word == "slower"
+    assert known(change(now, HOST_RECORD)).word == "slower"
 
 
 @pytest.mark.parametrize("lacks", [{}, {"4gpu": {"copy": [1.0]}}, {"2gpu": {HOST: [1.0]}}])

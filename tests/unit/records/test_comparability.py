@@ -44,6 +44,7 @@ RECORDED = record(WORKLOAD, CONFIG)
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
+        # The workload.
         ({"batch_size": 4}, "batch 512 in the records, 4 now"),
         (
             {"sample": ["float32[3, 32, 32]", "int64[]"]},
@@ -66,16 +67,7 @@ RECORDED = record(WORKLOAD, CONFIG)
         ),
         ({"float32_matmul_precision": "high"}, "float32_matmul_precision highest in the records, high now"),
         ({"find_unused_parameters": True}, "find_unused_parameters False in the records, True now"),
-    ],
-)
-def test_another_workload_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
-    mismatch = known(find_mismatch(RECORDED, record(WORKLOAD | changed, CONFIG)))
-    assert mismatch.reason == f"the records have another workload under this name: {said}"
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
+        # The config.
         ({"ddp_arguments": {"bucket_cap_mb": "50"}}, "bucket_cap_mb 25 in the records, 50 now"),
         ({"ddp_arguments": {}}, "bucket_cap_mb 25 in the records, DDP's default now"),
         ({"hook": "bf16", "hook_options": {}}, "hook powersgd_rank1 in the records, bf16 now"),
@@ -85,9 +77,11 @@ def test_another_workload_is_reported_with_what_differs(changed: dict[str, Any],
         ({"variables": {"NCCL_MAX_CTAS": "4"}}, "NCCL_MAX_CTAS unset in the records, 4 now"),
     ],
 )
-def test_another_config_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
-    mismatch = known(find_mismatch(RECORDED, record(WORKLOAD, CONFIG | changed)))
-    assert mismatch.reason == f"the records have another config under this name: {said}"
+def test_another_workload_or_config_is_reported_with_what_differs(changed: dict[str, Any], said: str) -> None:
+    of_config = changed.keys() <= CONFIG.keys() | {"variables"}
+    now = record(WORKLOAD, CONFIG | changed) if of_config else record(WORKLOAD | changed, CONFIG)
+    what = "config" if of_config else "workload"
+    assert known(find_mismatch(RECORDED, now)).reason == f"the records have another {what} under this name: {said}"
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,7 @@ def test_a_config_that_took_no_turn_stays_among_those_that_may_be_the_fastest() 
 
 def test_what_launches_put_far_behind_is_not_among_them() -> None:
     turns = replace(turns_of(ddp_default=100, bucket_10mb=99), far=frozenset({"bucket_50mb"}))
-    leaders = leaders_of([DEFAULT, SMALL, LARGE], turns)
-    assert [m.config.name for m in leaders.among] == ["bucket_10mb"]
+    assert [m.config.name for m in leaders_of([DEFAULT, SMALL, LARGE], turns).among] == ["bucket_10mb"]
 
 
 def test_configs_whose_order_and_estimate_disagree_are_not_apart() -> None:
@@ -192,8 +191,7 @@ def test_what_a_config_gains_that_took_no_turn_in_a_disturbed_run_is_not_decided
 
 def test_a_lossy_config_that_took_turns_alone_of_its_kind_is_compared_in_a_disturbed_run() -> None:
     lossy = [lossy_of(name, 90, 150) for name in ("bf16", "powersgd_rank1")]
-    turns = {TABLE: turns_of(ddp_default=100, bf16=80)}
-    _, best = best_of([DEFAULT, *lossy], turns=turns, run_disturbed=True)
+    _, best = best_of([DEFAULT, *lossy], turns={TABLE: turns_of(ddp_default=100, bf16=80)}, run_disturbed=True)
     assert (best.reason, best.use, best.among) == (Reason.FASTER, "bf16", ["bf16", "powersgd_rank1"])
 
 

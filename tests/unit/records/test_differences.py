@@ -48,8 +48,7 @@ SOFTWARE = {
 def why(info: dict[str, Any] | None = None, **software: Any) -> str:
     """The cause when a step takes 12 ms longer and this differs."""
     now = {**INFO, "steps_per_s": 1 / 0.112, **(info or {})}
-    before = snapshot(INFO, SOFTWARE)
-    return cause(before, snapshot(now, {**SOFTWARE, **software}))
+    return cause(snapshot(INFO, SOFTWARE), snapshot(now, {**SOFTWARE, **software}))
 
 
 def test_cpus_of_the_ranks_and_what_a_step_keeps_are_differences() -> None:
@@ -59,8 +58,7 @@ def test_cpus_of_the_ranks_and_what_a_step_keeps_are_differences() -> None:
     objects = [{"of": "objects", "number": 156}]
     before, now = (snapshot(side(*of), SOFTWARE) for of in ((1, []), (4, objects)))
     assert differences(before, now) == ["threads a rank 1 -> 4", "each step keeps 0 -> 156 objects"]
-    unknown = snapshot(side(1, None), SOFTWARE)
-    assert differences(unknown, snapshot(side(1, objects), SOFTWARE)) == []
+    assert differences(snapshot(side(1, None), SOFTWARE), snapshot(side(1, objects), SOFTWARE)) == []
 
 
 def test_the_part_and_the_phase_that_grew_are_named_and_none_that_shrank() -> None:
@@ -321,8 +319,7 @@ def test_what_no_record_has_is_a_suspect(environment: dict[str, Any], info: dict
         of_all = {**BARE, "world_size": 2, "transport": {"P2P/CUMEM": 8}, "rank_cpus": ranks}
         return snapshot(of_all | info, NIGHT | environment)
 
-    records = [night({}), night({"torch": "2.10"})]
-    assert in_no_record(records, night(environment, **info)) == found
+    assert in_no_record([night({}), night({"torch": "2.10"})], night(environment, **info)) == found
 
 
 def test_a_host_that_limits_the_step_now_is_a_suspect_and_a_cause() -> None:

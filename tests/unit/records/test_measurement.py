@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from fixtures.launch.protocol import WorkloadFingerprint
 from fixtures.machine.nccl_log import Fingerprint
 from fixtures.machine.topology import limit_gb_per_s
+from fixtures.matrix.recorded import json_of
 from fixtures.matrix.transfers import KINDS, LARGE_ALL_REDUCES, MORE_COLLECTIVES, TRANSFERS
 from fixtures.matrix.worlds import INTERCONNECTS, World, parse_world
+from fixtures.records.baselines import Recorded
+from fixtures.records.differences import Snapshot
 from fixtures.records.measurement import Launch, Measurement, TimedLaunch, Transfers, mfu_percent, peak_flops_per_s
-from tests.builders import TRAINED, launch, measured
+from fixtures.records.schema import UNKNOWN, TestRecord
+from tests.builders import BF16_LOSS, TRAINED, launch, measured
 
 COMPARED = replace(launch(0.1), gradient_error=0.0, gradient_lossless=True)
 NOT_COMPARED = replace(launch(0.1), gradient_error=None)
@@ -243,6 +247,60 @@ def test_the_curves_go_from_8_bytes_to_2_gb_on_gpus_and_to_less_on_the_cpu() -> 
         moved = [transfer for transfer in of_both if transfer.why_not(parse_world(world)) is None]
         for kind in (name for name, kind in KINDS.items() if not kind.copy):
             sizes = sorted(transfer.bytes for transfer in moved if transfer.kind.name == kind)
-            most = largest.get(kind, (256 if world == "2gpu" else 16) * 1024**2)
-            assert (sizes[0], sizes[-1]) == (8, most)
+            assert (sizes[0], sizes[-1]) == (8, largest.get(kind, (256 if world == "2gpu" else 16) * 1024**2))
             assert len(sizes) >= 3  # for the fit of latency and bandwidth
+
+
+SEEDS = "as written differs by 0.6 % between seeds"
+
+
+def test_a_loss_that_is_not_finite_has_no_change() -> None:
+    gone = replace(BF16_LOSS, word="higher", change_percent=None, interval_percent=None, not_finite_from=34)
+    assert gone.words == f"loss not finite from step 34 on ({SEEDS})"
+
+
+def test_it_says_where_the_same_seed_does_not_repeat_and_what_decides_more() -> None:
+    open_ = replace(BF16_LOSS, word="open", repeats_percent=0.25)
+    assert f"{SEEDS}, by 0.2 % with the same seed" in open_.words
+    assert open_.words.endswith(": not decided; more --minutes decide it")
+
+
+TWO = (launch(0.1), launch(0.1))
+
+
+OF_ANOTHER_STREAM = (
+    *("bf16", "no_comm", "in_backward-bucket_25mb", "local_sgd_8"),
+    *("compile-ddp_optimizer", "graph-bucket_25mb", "feed_prefetch", "checkpoint_copy"),
+)
+
+
+@pytest.mark.parametrize("config", ["ddp_default", "bucket_view", "fsdp2", "batch_x2", *OF_ANOTHER_STREAM])
+def test_the_memory_of_steps_is_recorded_unless_another_stream_uses_it(config: str) -> None:
+    expected = None if config in OF_ANOTHER_STREAM else 2_900_000_000
+    assert json_of(measured(config, 10, launches=TWO).to_record()).get("steady_memory_bytes") == expected
+
+
+def test_nor_is_that_of_launches_that_differ_or_of_a_single_one() -> None:
+    for other in (2_950_000_000, None):
+        launches = launch(0.1), replace(launch(0.1), steady_memory_bytes=other)
+        assert "steady_memory_bytes" not in json_of(measured("ddp_default", 10, launches=launches).to_record())
+
+
+def recorded(*records: tuple[str | None, int | None, int]) -> Recorded:
+    """Records 1, 2, ... with this torch, memory and batch."""
+    found = Recorded(workload="vit_l_32")
+    for number, (torch, steady, batch) in enumerate(records, 1):
+        info = TestRecord(
+            workload="vit_l_32",
+            launch_medians_s=[0.1],
+            steady_memory_bytes=steady,
+            workload_fingerprint=replace(TRAINED, batch_size=batch),
+        )
+        found.add(str(number), Snapshot(info=info, environment=replace(UNKNOWN, torch=torch)), {})
+    return found
+
+
+def test_of_each_torch_the_newest_record_of_the_same_workload_with_the_key_counts() -> None:
+    four = ("2.11", 100, 32), ("2.12", 200, 32), ("2.11", 300, 32), ("2.11", None, 32)
+    assert recorded(*four, (None, 500, 32)).steady_memory_bytes == {"2.11": ("3", 300), "2.12": ("2", 200)}
+    assert recorded(("2.11", 100, 32), ("2.12", 200, 64)).steady_memory_bytes == {"2.12": ("2", 200)}

@@ -116,12 +116,10 @@ def test_kernels_that_differ_are_ranked_with_their_numbers_and_others_left_out()
 
 
 def test_what_differs_by_less_than_a_thousandth_of_a_step_is_left_out() -> None:
-    longer = explanation_of(on_ranks((step(10.01, 1, 0, 0),)), 11)
-    assert _differences(longer, side()) == []
+    assert _differences(explanation_of(on_ranks((step(10.01, 1, 0, 0),)), 11), side()) == []
 
 
 def test_a_side_that_the_profiler_slowed_is_named() -> None:
-    explanation = explanation_of(on_ranks((step(10, 1, 0, 0),)), 8)
-    said = " ".join(_slowed("without", explanation))
+    said = " ".join(_slowed("without", explanation_of(on_ranks((step(10, 1, 0, 0),)), 8)))
     assert said.startswith("without: 3 ms longer than measured, because the profiler slows the host: ")
     assert _slowed("with", side()) == []

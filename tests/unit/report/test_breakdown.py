@@ -19,8 +19,7 @@ def remarks_of(breakdown: Breakdown, measured_step_ms: float) -> str:
 
 
 def starved(step_ms: float, starved_ms: float) -> Breakdown:
-    idle = replace(step(80, 0, 0, step_ms - 80), starved_ns=round(1e6 * starved_ms), waits=1)
-    return on_ranks((idle,))
+    return on_ranks((replace(step(80, 0, 0, step_ms - 80), starved_ns=round(1e6 * starved_ms), waits=1),))
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,7 @@ def test_a_column_is_shown_if_it_fits_and_with_v_or_on_a_wide_terminal_all_are()
 
 
 def test_a_note_is_a_line_below_that_names_its_rows() -> None:
-    rows = [*ROWS, {"name": "slow", "ms": 1.0, "note": "word " * 30}]
-    first, second = table([NAME, NOTE, MS], rows)[-2:]
+    first, second = table([NAME, NOTE, MS], [*ROWS, {"name": "slow", "ms": 1.0, "note": "word " * 30}])[-2:]
     assert first.startswith("slow: word word")
     assert second.startswith("  word")
     assert len(first) <= WIDTH
@@ -68,8 +67,7 @@ def test_rows_have_the_colour_of_their_verdict_and_the_header_none() -> None:
         return "red" if row["name"] == "bf16" else ""
 
     columns: list[Column[dict[str, object]]] = [NAME]
-    lines = table(columns, ROWS, colour=colour)
-    assert [getattr(line, "colour", "") for line in lines] == ["", "", "", "red"]
+    assert [getattr(line, "colour", "") for line in table(columns, ROWS, colour=colour)] == ["", "", "", "red"]
 
 
 def test_a_wrapped_line_goes_on_indented_and_parts_no_number_from_its_unit() -> None:

@@ -260,8 +260,7 @@ def test_a_hook_that_delivers_more_than_it_promises_is_called_neither_lossless_n
     def exact(lossless: bool) -> Measurement:
         return measured("bf16", 9, launches=(replace(launch(1 / 9), gradient_error=0.0, gradient_lossless=lossless),))
 
-    table = lines(DDP, exact(True))
-    assert rows(table)["bf16"][-3] == "unpromised"
+    assert rows(lines(DDP, exact(True)))["bf16"][-3] == "unpromised"
     record = exact(True).to_record()
     assert (record.lossless, record.fidelity, record.gradient_error) == (False, "lossy", 0.0)
     assert rows(lines(DDP, exact(False)))["bf16"][-4:-2] == ["lossy", "0e+00"]
@@ -385,8 +384,7 @@ def test_the_first_workload_is_the_first_on_the_command_line() -> None:
     run = run_of(measured("ddp", 8, workload="resnet50"), DDP)
     run.settings = replace(SETTINGS, workloads={name: WORKLOADS[name] for name in ("vit_l_32", "resnet50")})
     assert [group.workload for group in report_of(run).tables] == ["vit_l_32", "resnet50"]
-    titles = [line.split(",")[0] for line in printed(run) if ", 8gpu, " in line]
-    assert titles == ["vit_l_32", "resnet50"]
+    assert [line.split(",")[0] for line in printed(run) if ", 8gpu, " in line] == ["vit_l_32", "resnet50"]
 
 
 @pytest.mark.parametrize(

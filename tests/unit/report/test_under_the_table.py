@@ -100,8 +100,7 @@ def test_a_variable_of_a_script_is_compared_with_the_script_as_written() -> None
 
 
 def test_of_equal_settings_one_is_rarely_called_better() -> None:
-    named = sum(any(gain.decided for gain in setting_gains(table(seed))) for seed in range(200))
-    assert named <= 200 * 0.1
+    assert sum(any(gain.decided for gain in setting_gains(table(seed))) for seed in range(200)) <= 200 * 0.1
 
 
 def test_one_launch_and_a_disturbed_run_decide_nothing() -> None:
@@ -139,8 +138,7 @@ def test_configs_with_another_optimizer_are_not_called_best() -> None:
     assert best.among == ["fsdp2"]
     (best,) = best_of([sharded("ddp", 0.2), sharded("ddp_default", 0.3), *others])
     assert best.among == ["ddp"]
-    fastest = known(fastest_lossless([sharded("ddp", 0.2), *others]))
-    assert fastest.config.name == "ddp"
+    assert known(fastest_lossless([sharded("ddp", 0.2), *others])).config.name == "ddp"
 
 
 # Below each bandwidth curve: its latency and bandwidth
@@ -154,9 +152,8 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
             transfer=TRANSFERS[name], world=parse_world("8gpu"), interconnect=INTERCONNECTS["native"], launches=()
         )
         seconds = latency_s + empty.message_bytes / gb_per_s / 1e9
-        launched = replace(empty, launches=(TimedLaunch(step_s=(seconds,)),))
         run.cases[f"perf/test_collectives.py::test_collectives[8gpu-{name}]"] = case_of(
-            measurement=launched, verdict=judge([seconds], [])
+            measurement=replace(empty, launches=(TimedLaunch(step_s=(seconds,)),)), verdict=judge([seconds], [])
         )
     return bandwidth_lines(run, report_of(run))
 
@@ -165,8 +162,7 @@ def curve(*names: str, latency_s: float = 20e-6, gb_per_s: float = 200) -> list[
     ("kind", "says", "bus"), [("all_reduce", "all-reduce", 350), ("reduce_scatter", "reduce-scatter", 175)]
 )
 def test_latency_and_bandwidth_of_three_sizes_are_one_line(kind: str, says: str, bus: int) -> None:
-    lines = curve(*(f"{kind}_{size}" for size in ("8b", "1mb", "256mb")))
-    (fit,) = [line for line in lines if "latency" in line]
+    (fit,) = [line for line in curve(*(f"{kind}_{size}" for size in ("8b", "1mb", "256mb"))) if "latency" in line]
     assert fit == f"{says}: latency 20 us, bandwidth 200 GB/s (bus {bus}); fit over 3 sizes, up to 0 % off"
 
 

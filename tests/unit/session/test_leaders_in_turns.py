@@ -111,8 +111,7 @@ def test_where_launches_of_what_is_compared_with_differ_the_user_is_told_what_th
 
 
 def test_where_a_graph_cannot_be_captured_the_others_take_turns() -> None:
-    graph = of("graph-bucket_25mb", 99.9, 100.4)
-    run, requests = turns_of(DEFAULT, SMALL, graph, ranks=Asked(captures=False))
+    run, requests = turns_of(DEFAULT, SMALL, of("graph-bucket_25mb", 99.9, 100.4), ranks=Asked(captures=False))
     eager = ["ddp_default", "bucket_10mb"]
     assert [request.configs for request in requests] == [[*eager, "graph-bucket_25mb"], eager]
     (turns,) = run.turns.values()
@@ -168,8 +167,7 @@ def test_only_the_settings_that_may_gain_most_take_turns() -> None:
 
 def test_what_the_launches_decide_takes_no_turns() -> None:
     assert turns_of(DEFAULT, FAR)[1] == []
-    faster = of("bf16", 90, 90.1, lossless=False)
-    assert turns_of(DEFAULT, FAR, faster)[1] == []
+    assert turns_of(DEFAULT, FAR, of("bf16", 90, 90.1, lossless=False))[1] == []
 
 
 def test_after_one_launch_of_each_those_near_the_fastest_take_turns() -> None:

@@ -128,8 +128,7 @@ def test_work_before_the_first_rank_counts_if_it_goes_on(
 def test_other_work_can_slow_gpus_whose_data_goes_through_host_memory() -> None:
     case = of("ddp", BUSY)
     assert case.other_work is None
-    through_host = replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2}))
-    case.shared.launches = (through_host,)
+    case.shared.launches = (replace(launch(1), fingerprint=Fingerprint(transports={"SHM/direct": 2})),)
     assert case.other_work == BUSY
 
 
@@ -155,8 +154,7 @@ def test_a_step_that_the_host_limits_now_but_not_in_most_records_is_judged_as_sh
     launches = tuple(replace(launch(step_s), host_lead_s=1e-4) for step_s in (0.102, 0.1022, 0.1019))
     now = measured("bf16", 10, world="2gpu", launches=launches)
     assert now.without_lead
-    medians_s = recorded.launch_medians_s
-    assert judge(now.launch_medians_s, medians_s, prior=run.prior(now, recorded)).word == word
+    assert judge(now.launch_medians_s, recorded.launch_medians_s, prior=run.prior(now, recorded)).word == word
     assert (run.prior_of_late_host(now, recorded) is not None) == (word == "slower")
 
 
@@ -194,8 +192,7 @@ def test_steps_that_the_host_limits_are_no_evidence() -> None:
     limited = [of("ddp", 0.0666, 0.0739, lead_s=0.0002), of("no_comm", 0.0760, 0.0899, lead_s=0.0001)]
     assert disturbance_of(limited) is None
     ahead = [replace(m, launches=tuple(replace(one, host_lead_s=0.05) for one in m.launches)) for m in limited]
-    found = known(disturbance_of(ahead))
-    assert found.by == ahead[0]
+    assert known(disturbance_of(ahead)).by == ahead[0]
 
 
 def test_a_quiet_run_is_not_disturbed_and_has_a_best_config() -> None:

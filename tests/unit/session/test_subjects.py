@@ -15,9 +15,11 @@ from fixtures.launch import reaper
 from fixtures.launch.faults import RankFault
 from fixtures.matrix.configs import CONFIGS, find_config
 from fixtures.matrix.workloads import WORKLOADS
+from fixtures.matrix.worlds import worlds_of
 from fixtures.session.collected import pytest_make_parametrize_id
 from fixtures.session.launches import lines_of, unfit
 from fixtures.session.own_code import ends_what_it_starts, load_hooks, load_workloads, place_of_function, reference_of
+from fixtures.session.references import CellName, missing_references
 from fixtures.session.run_state import Run
 from fixtures.session.subjects import config_named, workload_named, world_named
 from tests.builders import SETTINGS
@@ -105,8 +107,7 @@ MINE = "tests.workloads_for_tests:steady"
 def test_a_mistake_in_a_function_of_the_user_names_its_file_and_line_and_only_ranks_call_it() -> None:
     workload = load_workloads([MINE], ["fp32"])[MINE]
     message = "raised TypeError: workload 'steady': sample must return a tuple of tensors"
-    fault = RankFault(rank=0, kind="exception", step=-1, phase="get batch", message=message)
-    said = str(unfit(workload, fault))
+    said = str(unfit(workload, RankFault(rank=0, kind="exception", step=-1, phase="get batch", message=message)))
     assert said.startswith("sample must return a tuple of tensors (tests/workloads_for_tests.py, line ")
     with pytest.raises(RuntimeError, match="the user's code runs in ranks only"):
         workload.sample()
@@ -171,3 +172,35 @@ def test_a_long_sentence_becomes_lines_of_100_characters() -> None:
 
 def test_lines_of_code_stay_as_they_are() -> None:
     assert lines_of(f"rank 0 raised:\n{FRAME}\n\nat step 0") == ["rank 0 raised:", FRAME, "", "at step 0"]
+
+
+WORLDS = worlds_of(4)
+
+
+@pytest.mark.parametrize(
+    ("configs", "world", "references"),
+    [
+        ("powersgd_rank1", "4gpu", "ddp 4gpu, no_comm 4gpu, single 1gpu"),
+        ("powersgd_rank1 ddp no_comm-bucket_25mb", "4gpu", "single 1gpu"),
+        ("graph-bucket_25mb", "4gpu", "ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu"),
+        ("feed_uint8", "4gpu", "feed_resident 4gpu, ddp 4gpu, no_comm 4gpu, single 1gpu"),
+        (
+            "graph-feed_uint8-bucket_25mb",
+            "4gpu",
+            "graph-feed_resident-bucket_25mb 4gpu, ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu",
+        ),
+        (
+            "graph-outputs_async-bucket_25mb",
+            "4gpu",
+            "graph-bucket_25mb 4gpu, ddp 4gpu, graph-no_comm-bucket_25mb 4gpu, single 1gpu",
+        ),
+        ("ddp", "1gpu", "single 1gpu"),
+        ("as_written-ctas_8", "4gpu", "as_written 4gpu, ddp 4gpu, no_comm 4gpu, single 1gpu"),
+        *((config, world, "") for config, world in (("single", "1gpu"), ("zero1", "4gpu"), ("adamw_fused", "4gpu"))),
+    ],
+)
+def test_a_config_is_compared_with_what_was_not_selected(configs: str, world: str, references: str) -> None:
+    cells = [
+        CellName(workload="vit_l_32", world=world, interconnect="native", config=config) for config in configs.split()
+    ]
+    assert ", ".join(f"{cell.config} {cell.world}" for cell in missing_references(cells, WORLDS)) == references

@@ -113,8 +113,7 @@ def test_the_other_tests_narrow_no_threshold_and_a_test_that_was_ok_is_never_slo
     assert verdict(decided(compared(2))).word == "ok"
     wide = [compared(change) for change in (-30, -22, -15, 15, 22, 30)]
     assert verdict(decided(compared(2), *wide)).word == "unclear"
-    late = compared(2, launch_medians_s=(0.2, 0.2, 0.2))
-    assert verdict(decided(late)).word == "ok"
+    assert verdict(decided(compared(2, launch_medians_s=(0.2, 0.2, 0.2)))).word == "ok"
 
 
 @pytest.mark.parametrize(("canary_percent", "word"), [(19, "unclear"), (8, "slower")])
@@ -176,8 +175,7 @@ def shift_of(compared: list[ComparedTest], canaries: dict[str, Verdict], softwar
 
 def test_a_common_shift_is_found_although_each_test_is_below_its_own_threshold() -> None:
     tests = run([8.0] * 40)
-    limit = judge(tests[0].launch_medians_s, [[0.1]], tests=40, false_alarms_percent=0.5)
-    assert limit.word == "unclear"
+    assert judge(tests[0].launch_medians_s, [[0.1]], tests=40, false_alarms_percent=0.5).word == "unclear"
     shift = shift_of(tests, canary_slower_by(0))
     assert (shift.word, shift.fails, shift.slower) == ("slower", True, 40)
     assert shift.change_percent == pytest.approx(8)
@@ -356,8 +354,7 @@ def test_a_run_finds_half_of_the_slowdowns_as_large_as_the_median_threshold() ->
 def test_a_slowdown_that_has_another_explanation_is_found_only_beyond_it() -> None:
     found = found_percent({name: replace(OK, threshold_percent=10) for name in "abc"}, {"a": 50, "b": math.inf})
     assert found == pytest.approx({"a": 65, "b": math.inf, "c": 10})
-    failure = known(too_little_found("cpu", found, ["a", "b"], 10))
-    assert failure.reason.startswith(
+    assert known(too_little_found("cpu", found, ["a", "b"], 10)).reason.startswith(
         "only a slowdown of 65.0 % would have been found in half of 3 tests (2 of them next to other work or on a "
         "slower machine), --sensitivity requires 10 %: "
     )

@@ -71,8 +71,7 @@ def test_an_undecided_test_names_the_change_that_decides_and_a_small_one_is_ok()
 def test_swapping_the_sides_negates_the_change() -> None:
     verdict, (low, high) = judge_sides([1.02, 1.03, 1.05], QUIET)
     other, (other_low, other_high) = judge_sides(QUIET, [1.02, 1.03, 1.05])
-    pairs = [(verdict.change_percent, other.change_percent), (low, other_high), (high, other_low)]
-    for one, opposite in pairs:
+    for one, opposite in [(verdict.change_percent, other.change_percent), (low, other_high), (high, other_low)]:
         assert math.log1p((one or 0) / 100) == pytest.approx(-math.log1p((opposite or 0) / 100))
 
 
@@ -199,8 +198,7 @@ def test_equally_fast_configs_have_a_single_best_at_most_at_the_stated_rate(name
 
 @pytest.mark.parametrize(("ahead", "least"), [(0.001, 0.0), (0.013, 0.8)])
 def test_the_best_of_ten_is_found_when_clearly_ahead_and_rarely_excluded(ahead: float, least: float) -> None:
-    random = np.random.default_rng(19)
-    noise = 0.002 * random.standard_normal((500, 10, 3))
+    noise = 0.002 * np.random.default_rng(19).standard_normal((500, 10, 3))
     noise[:, 0] -= ahead
     groups = [fastest_by_launches(run)[0] for run in np.exp(noise).tolist()]
     assert sum(group == [0] for group in groups) / 500 >= least
@@ -279,10 +277,9 @@ def test_other_work_in_many_blocks_decides_nothing_and_hides_nothing(share: floa
     rng, runs = random.Random(5), 400
 
     def disturbed(longer_percent: float) -> list[Replicates]:
-        found = measured(rng, 4, 1, 6, on_gpu=True, tails=False, longer_percent=longer_percent)
         return [
             [[t * (1 + (rng.random() < share) * rng.lognormvariate(0, 1) / 30) for t in copy] for copy in copies]
-            for copies in found
+            for copies in measured(rng, 4, 1, 6, on_gpu=True, tails=False, longer_percent=longer_percent)
         ]
 
     named = [fastest_in_turns(disturbed(0), on_gpu=True)[0] for _ in range(runs)]

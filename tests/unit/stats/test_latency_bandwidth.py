@@ -23,14 +23,12 @@ def test_a_small_message_weighs_as_much_as_a_large_one() -> None:
     """Without weights the largest, 10 % too slow, would decide the latency of the others."""
     times_s = {size: 20e-6 + size / 100e9 for size in SIZES}
     times_s[SIZES[-1]] *= 1.1
-    fitted = known(fit_latency_bandwidth(times_s))
-    assert fitted.latency_s == pytest.approx(20e-6, rel=0.02)
+    assert known(fit_latency_bandwidth(times_s)).latency_s == pytest.approx(20e-6, rel=0.02)
 
 
 def test_two_sizes_say_nothing_and_how_far_the_model_is_off_is_known() -> None:
     assert fit_latency_bandwidth({8: 1e-5, 2**20: 1e-4}) is None
-    fitted = known(fit_latency_bandwidth({8: 1e-5, 1024: 1e-5, 2048: 2e-5}))
-    assert 10 < fitted.misfit_percent < 50
+    assert 10 < known(fit_latency_bandwidth({8: 1e-5, 1024: 1e-5, 2048: 2e-5})).misfit_percent < 50
 
 
 def test_neither_part_of_the_time_is_negative() -> None:

@@ -58,8 +58,7 @@ def test_the_prior_of_many_tests_is_how_far_their_records_lie_apart(between: flo
 
 
 def test_records_that_agree_do_not_lower_the_prior_below_the_floor() -> None:
-    variance = prior_of(spreads(100, between=1e-5)).variance
-    assert FLOOR**2 <= variance < 2 * FLOOR**2
+    assert FLOOR**2 <= prior_of(spreads(100, between=1e-5)).variance < 2 * FLOOR**2
 
 
 def test_tests_that_vary_alike_give_many_degrees_of_freedom_and_others_few() -> None:
@@ -84,8 +83,7 @@ def test_a_test_is_predicted_from_its_launches_its_way_and_its_instance() -> Non
     mixed = [*spreads(40, between=0.003), *(replace(spread, kind=host) for spread in spreads(40, between=0.03))]
     assert math.sqrt(prior_of(mixed, host).variance / prior_of(mixed).variance) > 4
     others = spreads(80, between=0.003, own=False)
-    with_own = [*others, *spreads(40, between=0.02)]
-    assert math.sqrt(prior_of(with_own).variance / prior_of(others).variance) > 2
+    assert math.sqrt(prior_of([*others, *spreads(40, between=0.02)]).variance / prior_of(others).variance) > 2
 
 
 QUIET = LaunchSpread(variance=0.001**2 / 3, degrees=6, number=3)
@@ -210,8 +208,7 @@ def test_a_common_change_or_a_regression_in_half_of_the_tests_widens_no_threshol
     # All slower by different amounts.
     slower = [replace(change, log=0.02 + 0.05 * number) for number, change in enumerate(SCATTERED[:5])]
     assert run_scale(slower) == 1
-    faster = [replace(change, log=-change.log) for change in slower]
-    assert run_scale(faster, faster=True) == 1
+    assert run_scale([replace(change, log=-change.log) for change in slower], faster=True) == 1
 
 
 def test_the_scale_multiplies_the_threshold() -> None:

@@ -136,9 +136,8 @@ def test_on_a_gpu_idle_is_what_the_profile_leaves_of_the_measured_step() -> None
 def test_a_device_of_whose_value_the_host_waits_waits_for_the_other_rank() -> None:
     """In the profiled steps the other rank was the late one."""
     loads = host_time([{"loader": 0.066, "forward": 0.042, AHEAD: 0.027}] * 16, {}, lead_ms=20.0)
-    waits = host_time([{"forward": 0.044, AHEAD: 0.091}] * 16, {}, lead_ms=20.0)
     account = account_of(
-        [loads, waits],
+        [loads, host_time([{"forward": 0.044, AHEAD: 0.091}] * 16, {}, lead_ms=20.0)],
         [device(63, 0, waiting={"1": 20.0}, step=135), device(60, 0, step=135)],
         measured_ms=135,
         on_gpu=True,
@@ -152,9 +151,8 @@ def test_a_device_of_whose_value_the_host_waits_waits_for_the_other_rank() -> No
 def test_the_rank_whose_host_waits_least_for_the_device_is_the_one_that_others_wait_for() -> None:
     """Of two launches of an ImageNet example; in the profiled steps rank 1 waited for rank 0."""
     waits = host_time([{"loader": 0.001, "forward": 0.045, AHEAD: 0.059}] * 16, {}, lead_ms=20.0)
-    loads = host_time([{"loader": 0.040, "forward": 0.036, AHEAD: 0.029}] * 16, {}, lead_ms=20.0)
     account = account_of(
-        [waits, loads],
+        [waits, host_time([{"loader": 0.040, "forward": 0.036, AHEAD: 0.029}] * 16, {}, lead_ms=20.0)],
         [device(60, 0, step=105), device(63, 0, waiting={"0": 12.0}, step=105)],
         measured_ms=105,
         on_gpu=True,

@@ -39,8 +39,7 @@ def test_one_record_is_judged_with_the_prior_of_one_percent_and_the_spread_of_tw
 
 @pytest.mark.parametrize("apart", [[0.1, 0.12, 0.14], [0.08, 0.1, 0.16]])
 def test_launches_that_differ_much_raise_the_threshold(apart: list[float]) -> None:
-    logs = [math.log(t) for t in apart]
-    own = stdev(logs) / math.sqrt(3)
+    own = stdev([math.log(t) for t in apart]) / math.sqrt(3)
     assert own > 0.01
     expected = pytest.approx(percent(T_4 * own * math.sqrt(2)), rel=1e-3)
     assert judge(apart, [[0.1]]).threshold_percent == expected

@@ -75,8 +75,7 @@ def test_each_proposal_is_accepted_as_it_is_printed(names: list[str]) -> None:
 
 def test_at_most_twenty_names_are_listed_the_longest_ranges_first() -> None:
     ranges = [HostInterval(name=chr(97 + n), thread=1, start_ns=0, end_ns=n + 1) for n in range(25)]
-    listed = proposals(replace(with_ranges(), ranges=tuple(ranges)))
-    assert listed == [*"yxwvutsrqponmlkjihgf", "5"]
+    assert proposals(replace(with_ranges(), ranges=tuple(ranges))) == [*"yxwvutsrqponmlkjihgf", "5"]
 
 
 def test_without_ranges_the_next_move_is_to_mark_the_steps() -> None:

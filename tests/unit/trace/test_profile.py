@@ -131,8 +131,7 @@ def test_a_ledger_without_buckets_or_with_too_few_says_why() -> None:
     (rank,) = on_ranks((step(80, 5, 0, 5),)).ranks
     gathered = Collective(what="all_gather", ns=1000, start_ns=0, ready_ns=None, exposed_ns=0)
     sharded = ledger(on_ranks((replace(rank.steps[0], collectives=(gathered,)),)))
-    powersgd = ledger(POWERSGD, [LAYER])
-    assert [found and found.mismatch for found in (sharded, powersgd)] == [
+    assert [found and found.mismatch for found in (sharded, ledger(POWERSGD, [LAYER]))] == [
         "a sharded model has no buckets",
         "3 collectives a step for 1 bucket",
     ]

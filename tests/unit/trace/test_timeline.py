@@ -29,8 +29,7 @@ def moments(intervals: Intervals) -> set[int]:
 
 def is_normal(intervals: Intervals) -> bool:
     """Sorted, disjoint, not touching, none empty."""
-    borders = [border for interval in intervals for border in interval]
-    return all(a < b for a, b in pairwise(borders))
+    return all(a < b for a, b in pairwise([border for interval in intervals for border in interval]))
 
 
 @given(ANY, SETS, SETS, SPAN)

@@ -25,8 +25,7 @@ def doctor(
 
 
 def test_a_healthy_machine_is_fit(tmp_path: Path) -> None:
-    outcome = doctor(tmp_path).exits(0)
-    title, *facts, verdict = outcome.output.splitlines()
+    title, *facts, verdict = doctor(tmp_path).exits(0).output.splitlines()
     assert (title, verdict) == ("fit:", "this machine is fit to measure")
     assert "  GPUs: 4 x NVIDIA H200; between pairs: 6 x NV18; 4 x 18 of 18 NVLinks up" in facts
     assert "  /dev/shm has 16384 MB free" in facts

@@ -26,8 +26,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     storage = tmp_path_factory.mktemp("storage") / "baselines"
     shutil.copytree(ROOT / "baselines", storage)
     shutil.rmtree(storage / "4x-nvidia-h200-nv18-shm")
-    other = (storage / "4x-nvidia-h200-nv18").rename(storage / "p5en.half")
-    for file in other.iterdir():
+    for file in (storage / "4x-nvidia-h200-nv18").rename(storage / "p5en.half").iterdir():
         file.write_text(file.read_text().replace('"4x-nvidia-h200-nv18"', '"p5en.half"'))
     return storage
 

@@ -9,6 +9,7 @@ from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 from tests.extras.hooks.broken_hooks import HIDES_NAN
 from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS
+from tests.ranks.test_wire_bytes import GRADIENTS, wire
 
 RANK = "tests.extras.hooks.ranks.rank_not_finite:not_finite"
 TWO = parse_world("2cpu")
@@ -35,3 +36,17 @@ def test_what_hides_that_a_gradient_is_not_finite_is_caught(ranks: RankSet) -> N
 
 def test_a_hook_with_a_memory_keeps_no_more_from_step_to_step(ranks: RankSet) -> None:
     assert found(ranks, "hook_steps:many", INT8.name, steps=1) == []
+
+
+# A byte an element and a scale a block.
+EIGHT_BITS = GRADIENTS // 2 * (256 + 4) // 256
+
+
+@pytest.mark.parametrize(
+    ("hook", "expected"),
+    [("fp8_all_to_all", EIGHT_BITS)],
+)
+def test_what_is_predicted_crosses_the_wire(ranks: RankSet, hook: str, expected: int) -> None:
+    answer = wire(ranks, f"{hook}-bucket_25mb")
+    assert answer["predicted"] == expected
+    assert answer["counted"] == pytest.approx(answer["predicted"], rel=0.03)

@@ -53,8 +53,10 @@ def test_another_number_of_ranks_is_one_line(run: Run, written: Callable[..., Pa
     assert str(failure.value) == f"as_written: train.py starts {started} itself, 2cpu has 2: have it start 2"
 
 
-def test_other_processes_start_as_usual(run: Run, written: Callable[..., Path]) -> None:
-    helpers = """
+@pytest.mark.parametrize(
+    "starts",
+    [
+        """
         lines = mp.Queue()
         logger = mp.Process(target=lambda: print(lines.get()))
         logger.start()
@@ -64,13 +66,19 @@ def test_other_processes_start_as_usual(run: Run, written: Callable[..., Path]) 
         logger.join()
         assert logger.exitcode == 0
         mp.spawn(main, args=(2,), nprocs=2)
+        """,
         """
-    assert len(run(written(helpers))) == 2
-
-
-def test_processes_that_are_not_seen_to_be_ranks_are_named(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(RankFailure, match="2 processes that it started ran beside it, because no init_process_group"):
-        run(written("for rank in range(2): mp.Process(target=lambda: None).start()"))
+        assert "SLURM_PROCID" not in os.environ
+        assert os.environ.get("OMPI_COMM_WORLD_RANK") is None
+        main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+        """,
+    ],
+    ids=["helpers", "asks for another launcher"],
+)
+def test_other_processes_start_as_usual_and_who_only_asks_for_another_launcher_finds_torchruns(
+    run: Run, written: Callable[..., Path], starts: str
+) -> None:
+    assert len(run(written(starts))) == 2
 
 
 # Where a script finds its rank, and what it calls with it.
@@ -98,15 +106,26 @@ def test_a_module_of_the_script_finds_slurms_variables_too(
     assert len(run(script)) == 2
 
 
-def test_code_that_only_asks_for_another_launcher_finds_torchruns(run: Run, written: Callable[..., Path]) -> None:
-    asks = """
-        assert "SLURM_PROCID" not in os.environ
-        assert os.environ.get("OMPI_COMM_WORLD_RANK") is None
-        main(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
-        """
-    assert len(run(written(asks))) == 2
-
-
-def test_a_script_that_needs_slurm_has_no_single(run: Run, written: Callable[..., Path]) -> None:
-    with pytest.raises(CannotRun, match="it reads SLURM_PROCID, which a launcher sets"):
-        run(written(TAKES_RANK.format(FOUND["Slurm"])), "single", "1cpu")
+@pytest.mark.parametrize(
+    ("starts", "asked", "error", "says"),
+    [
+        (
+            "for rank in range(2): mp.Process(target=lambda: None).start()",
+            (),
+            RankFailure,
+            "2 processes that it started ran beside it, because no init_process_group",
+        ),
+        (
+            TAKES_RANK.format(FOUND["Slurm"]),
+            ("single", "1cpu"),
+            CannotRun,
+            "it reads SLURM_PROCID, which a launcher sets",
+        ),
+    ],
+    ids=["no ranks", "needs Slurm"],
+)
+def test_processes_that_are_not_seen_to_be_ranks_and_a_script_that_needs_slurm_are_named(
+    run: Run, written: Callable[..., Path], starts: str, asked: tuple[str, ...], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        run(written(starts), *asked)

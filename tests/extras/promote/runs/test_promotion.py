@@ -224,8 +224,7 @@ def test_a_bad_record_is_refused_by_name_and_the_good_one_next_to_it_too(
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], complaint: str
 ) -> None:
     bad = edited(tonight, tmp_path / "bad.json", change)
-    outcome = promote(storage, "--yes", tonight, bad).exits(1)
-    headline, line, *_ = outcome.errors.splitlines()
+    headline, line, *_ = promote(storage, "--yes", tonight, bad).exits(1).errors.splitlines()
     assert headline == "refused, nothing was written:"
     assert line.startswith(f"{bad}: {complaint}")
     assert files_in(storage) == ["rack-7/0001_first.json"]
@@ -275,8 +274,7 @@ def test_a_record_that_may_be_no_sound_baseline_is_refused_unless_that_is_accept
     storage: Path, tonight: Path, tmp_path: Path, change: Callable[[Record], Record | None], doubt: str
 ) -> None:
     file = edited(tonight, tmp_path / "doubtful.json", change)
-    refused = promote(storage, "--yes", file).exits(1)
-    _, headline, reason = refused.errors.splitlines()
+    _, headline, reason = promote(storage, "--yes", file).exits(1).errors.splitlines()
     assert headline == f"{file}: measure again, or say with --accept why it is a sound baseline:"
     assert reason.endswith(doubt)
     assert files_in(storage) == ["rack-7/0001_first.json"]
@@ -322,8 +320,7 @@ def test_no_record_counts_twice(storage: Path, tonight: Path) -> None:
     ],
 )
 def test_wrong_usage_is_reported_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
-    outcome = command(*arguments).exits(2)
-    assert complaint in outcome.errors.splitlines()[-1]
+    assert complaint in command(*arguments).exits(2).errors.splitlines()[-1]
 
 
 # Several at once, and the worst time to be killed

@@ -70,7 +70,7 @@ def test_two_machines_measure_as_one_world(ended: Ended) -> None:
 def test_a_rank_that_fails_on_another_machine_is_named_with_its_host_and_traceback(ended: Ended) -> None:
     (text,) = [one for one in ended.outputs if "test session starts" in one]
     assert "rank 3 on host1 (machine 1) raised ValueError: the label is out of range" in text
-    assert "in _raising_loss" in text
+    assert "in _raises" in text
     assert "FAILED perf/test_throughput.py::test_throughput[raising-4cpu_2node-ddp_default]" in text
 
 

@@ -49,8 +49,7 @@ def linked() -> Iterator[RankSets]:
 def seconds(linked: RankSets, world: World, byte_count: int) -> float:
     (ranks,) = linked.of(NATIVE)
     arguments = {"byte_count": byte_count, "repeats": 5}
-    times = ranks.run(world, f"{IN_RANKS}:shortest_all_reduce_s", arguments, doing="all-reduce")
-    return float(max(times))
+    return float(max(ranks.run(world, f"{IN_RANKS}:shortest_all_reduce_s", arguments, doing="all-reduce")))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -69,8 +68,7 @@ def test_an_all_reduce_takes_as_long_as_the_link_of_one_rank_needs(linked: RankS
 def test_a_rank_sees_its_own_interface_and_nothing_else_changes(linked: RankSets) -> None:
     here, shaped = socket.if_nameindex(), qdiscs()
     (ranks,) = linked.of(NATIVE)
-    seen = ranks.run(TWO, f"{IN_RANKS}:interfaces", {}, doing="looking")
-    assert seen == [["lo", "eth0"]] * 2
+    assert ranks.run(TWO, f"{IN_RANKS}:interfaces", {}, doing="looking") == [["lo", "eth0"]] * 2
     assert socket.if_nameindex() == here
     assert qdiscs() == shaped
 

@@ -74,9 +74,8 @@ LINES = [
 
 @pytest.mark.parametrize("line", [line for line in LINES if not any(part in line for part in NOT_RUN)])
 def test_a_command_of_the_notebook_measures(line: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    command = line.removeprefix("!").replace("--report out", f"--report {tmp_path_factory.mktemp('out')}")
     outcome = subprocess.run(
-        command,
+        line.removeprefix("!").replace("--report out", f"--report {tmp_path_factory.mktemp('out')}"),
         shell=True,
         cwd=NOTEBOOK.parent,
         env=os.environ | ENVIRONMENT | BRIEF,

@@ -57,8 +57,7 @@ def test_traces_of_both_builds_are_kept(slower: tuple[Outcome, Path]) -> None:
 def test_modules_that_both_sides_import_from_one_file_are_named(slower: tuple[Outcome, Path]) -> None:
     file = ROOT / "tests/workloads_for_tests.py"
     assert f" the same file on both sides: tests.workloads_for_tests ({file}) " in slower[0].unwrapped
-    environment = read(slower[1] / "run.json")["environment"]
-    assert environment["modules"] == {"tests.workloads_for_tests": str(file)}
+    assert read(slower[1] / "run.json")["environment"]["modules"] == {"tests.workloads_for_tests": str(file)}
 
 
 def test_a_revision_of_the_users_code_is_measured_next_to_the_working_tree(tmp_path: Path) -> None:

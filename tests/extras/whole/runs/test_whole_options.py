@@ -26,5 +26,4 @@ def test_a_script_is_watched_once_in_the_largest_world_after_all_that_is_measure
     ],
 )
 def test_a_command_line_that_watches_nothing_is_refused(given: tuple[str, ...], said: str) -> None:
-    outcome = forked_pytest("perf", *given).exits(pytest.ExitCode.USAGE_ERROR)
-    assert said in outcome.errors
+    assert said in forked_pytest("perf", *given).exits(pytest.ExitCode.USAGE_ERROR).errors

@@ -29,8 +29,7 @@ def compared(recorded: Path, folder: Path, change: Callable[[Record], object], *
     """A run that compares the work with the changed record. And what it wrote."""
     storage = shutil.copytree(recorded, folder / "baselines")
     edit(storage, change)
-    outcome = perf(storage, "--work", f"--benchmark-json={folder / 'now.json'}", *given)
-    return outcome, read(folder / "now.json")
+    return perf(storage, "--work", f"--benchmark-json={folder / 'now.json'}", *given), read(folder / "now.json")
 
 
 def of_work(**work: dict[str, int | None]) -> Callable[[Record], None]:
