@@ -64,8 +64,10 @@ def table(n): return [n, {n: n}]
         (REMEMBERS, "table(i)"),
         ("gc.disable()", "a = []; a.append(a)\nif i % 7 == 0: gc.collect()"),
         ("batches = iter(DataLoader([torch.ones(64)] * 100_000, 32, num_workers=1))", "next(batches)"),
+        # Compiled anew for each of eight shapes, then no more.
+        ("wave = torch.compile(torch.sin, backend='eager', dynamic=False)", "wave(torch.ones(8 + i // 20))"),
     ],
-    ids=["nothing", "losses", "logs", "a data set caches", "lru_cache", "collects", "workers"],
+    ids=["nothing", "losses", "logs", "a data set caches", "lru_cache", "collects", "workers", "recompiles"],
 )
 def test_what_looks_like_it_is_not_kept(run: Run, script: Write, before: str, step: str) -> None:
     assert kept_by(run, script(before=f"{KEEPS}{before}\n", step=f"{STEP}{step}\n", steps=400)) == []
