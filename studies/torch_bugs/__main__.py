@@ -79,6 +79,8 @@ def wrong_results(sets: RankSets, name: str, bug: Bug) -> list[str]:
 
 
 def main(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in BUGS]:
+        sys.exit(f"no known bug is named {unknown[0]}: {', '.join(BUGS)}")
     gpus, unexpected = torch.cuda.device_count(), 0
     with ExitStack() as stack:
         sets: dict[Backend, RankSets] = {}

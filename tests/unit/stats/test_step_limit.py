@@ -91,6 +91,8 @@ def test_both_limit_where_neither_has_slack(idle: int) -> None:
     found = of(account)
     assert (found.by, found.percent, found.also, found.line) == ("compute", 100 - idle, "host", "train.py:backward")
     assert of(replace(account, is_ahead=True)).also == (None if idle < 10 else "host")
+    copies = on_gpu({"copy": 60, "forward": 40}, {"compute": 70, "copy": 30 - idle, "idle": idle})
+    assert (of(copies).by, of(copies).also) == ("copy", None)
 
 
 def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() -> None:
