@@ -66,8 +66,10 @@ def table(n): return [n, {n: n}]
         ("batches = iter(DataLoader([torch.ones(64)] * 100_000, 32, num_workers=1))", "next(batches)"),
         # Compiled anew for each of eight shapes, then no more.
         ("wave = torch.compile(torch.sin, backend='eager', dynamic=False)", "wave(torch.ones(8 + i // 20))"),
+        # The flight recorder, on by default over gloo too, notes each of the last 2,000.
+        ("", "for _ in range(8): dist.all_reduce(torch.ones(8))"),
     ],
-    ids=["nothing", "losses", "logs", "a data set caches", "lru_cache", "collects", "workers", "recompiles"],
+    ids=["nothing", "losses", "logs", "data set", "lru_cache", "collects", "workers", "recompiles", "recorder"],
 )
 def test_what_looks_like_it_is_not_kept(run: Run, script: Write, before: str, step: str) -> None:
     assert kept_by(run, script(before=f"{KEEPS}{before}\n", step=f"{STEP}{step}\n", steps=400)) == []
