@@ -9,14 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.sharing_out import UNITS
+from tests.sharing_out import TIMES
 
 _FAILED = Path(__file__).parents[1] / ".pytest_cache" / "v" / "cache" / "lastfailed"
 
 
 def only_times(failed: list[str]) -> bool:
     """Some tests failed, and all of them are of the unit that compares times."""
-    return bool(failed) and all(test.startswith(UNITS["times"]) for test in failed)
+    return bool(failed) and all(test.startswith(TIMES) for test in failed)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ ALONE = ("-p", "no:fixtures.session.references")
 # Of every command: what is slower need not be waited for, nothing is measured along, there are no GPUs, and lines are
 # as wide everywhere.
 ENVIRONMENT = {
-    "PYTEST_ADDOPTS": " ".join(["-p tests.one_recheck", *ALONE]),
+    "PYTEST_ADDOPTS": " ".join(["-p tests.run_of_a_test", *ALONE]),
     "CUDA_VISIBLE_DEVICES": "",
     "COLUMNS": "200",
 }

@@ -8,8 +8,7 @@ import os
 import platform
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -251,19 +250,11 @@ class FakeRankSet(RankSet):
         self._up, self.code = False, frozenset()
 
 
-@contextmanager
-def _nobody_else(on_wait: Callable[[str], None]) -> Iterator[None]:
-    """Nothing is measured, so no run need be waited for."""
-    yield
-
-
 def pytest_configure() -> None:
     """For the rest of this process."""
     from fixtures.machine import cpu
-    from fixtures.session import launches  # a plugin itself, which pytest is to import
 
     global _began_ns
     _began_ns = time.time_ns()
     setattr(cpu, "BUSY_SHARE", float("inf"))  # noqa: B010  # ranks that do nothing feel no other work
     setattr(rank_sets, "RankSet", FakeRankSet)  # noqa: B010
-    setattr(launches, "sole_use_of_the_machine", _nobody_else)  # noqa: B010

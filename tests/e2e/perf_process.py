@@ -18,7 +18,7 @@ from tests.command_line import ALONE
 
 ROOT = Path(__file__).parents[2]
 SHARED_MEMORY = Path("/dev/shm")
-PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider", *ALONE)
+PYTEST_PERF = (sys.executable, "-m", "pytest", "perf", "-p", "no:cacheprovider", "-p", "tests.run_of_a_test", *ALONE)
 
 
 class Perf:

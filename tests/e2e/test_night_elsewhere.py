@@ -26,7 +26,7 @@ WORKFLOWS: dict[str, Any] = {
 }
 SHORT = (
     "-p quiet -p no:fixtures.session.references -p no:ddp_perf.session.references -p no:cacheprovider "
-    "--launches=1 --steps=4 --warmup=4 --min-slowdown=50 "
+    "--launches=1 --steps=3 --warmup=2 --min-slowdown=50 "
     "-k 'as_written or test_speed'"
 )
 # No index, and the packages of this environment.
@@ -126,7 +126,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Elsewhere:
 
 
 # Another night of each would start ranks for what runs/test_nightly_steps.py shows of the action.
-@pytest.mark.parametrize(("workflow", "wait_s", "red"), [*zip(WORKFLOWS, (0.05, 0.4), (False, True), strict=True)])
+@pytest.mark.parametrize(("workflow", "wait_s", "red"), [*zip(WORKFLOWS, (0.05, 0.2), (False, True), strict=True)])
 def test_a_night_finds_its_baseline_and_is_red_when_a_step_got_slower(
     workflow: str, wait_s: float, red: bool, elsewhere: Elsewhere
 ) -> None:

@@ -12,17 +12,18 @@ import pytest
 
 from tests.e2e.perf_process import Perf, Start, wait_until
 
-WARMUP = 10
-ENDLESS = ("--steps", "100000", "--min-slowdown", "1e-6")
-# Each rank of DDP has a worker that loads its batches.
-LOADER = ("-k", "feed_loader", "--launches")
+WARMUP = 2
+ENDLESS = ("--warmup", str(WARMUP), "--steps", "100000", "--min-slowdown", "1e-6")
+# Each rank of DDP has a worker that loads its batches. A workload of the suite would import torchvision.
+LOADER = ("-k", "feed_loader", "--workload=tests.workloads_for_tests:steady", "--launches")
 SHORT = ("--warmup", "2", "--steps", "2")
-# The second test never ends.
-HANGS_IN_STEP = 5
+# The second test never ends: its last rank is another than that of the first.
+HANGS_IN_STEP = 4
 HALF = (
-    *("-k", "test_throughput and ddp_default", "--launches", "1", "--warmup", "4", "--steps", "3"),
-    *(f"--workload=tests.workloads_for_tests:{name}" for name in ("steady", "hanging")),
+    *("-k", "test_scaling and ddp]", "--launches", "1", "--warmup", "4", "--steps", "3"),
+    "--workload=tests.workloads_for_tests:hanging",
 )
+MEASURED = "test_scaling[hanging-1cpu-ddp]"
 LISTENING = "0A"
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1, as the kernel writes them.
 LOOPBACK = ("0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F")
@@ -114,9 +115,9 @@ def test_a_signal_costs_no_test_that_was_measured(start: Start, tmp_path: Path) 
     wait_until(lambda: not perf.left(), perf, within_s=10)
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["interrupted"] is True
-    assert [benchmark["name"] for benchmark in record["benchmarks"]] == ["test_throughput[steady-2cpu-ddp_default]"]
+    assert [benchmark["name"] for benchmark in record["benchmarks"]] == [MEASURED]
     cases = {case.get("name") for case in ElementTree.parse(tmp_path / "junit.xml").iter("testcase")}
-    assert "test_throughput[steady-2cpu-ddp_default]" in cases
+    assert MEASURED in cases
     assert list(tmp_path.rglob("*.part")) == []
     assert not (tmp_path / "storage").exists()
     said = perf.output.read_text()

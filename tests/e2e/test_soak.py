@@ -18,7 +18,7 @@ KILLS_A_TEST, TESTS = 5, 10
 START_S, LATEST_S, END_S = 120.0, 20.0, 300.0
 OPTIONS = (
     *("-k", "test_throughput and (ddp_default or single)", "--launches=2", "--warmup=2", "--steps=2"),
-    *("--benchmark-save=soak", "--explain=none", "-p", "tests.one_recheck", "-p", "tests.quiet_machine"),
+    *("--benchmark-save=soak", "--explain=none", "-p", "tests.quiet_machine"),
 )
 BEGUN = "test session starts"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)

@@ -46,12 +46,14 @@ def test_a_benchmark(benchmark): benchmark(sum, [1, 2])
 """
 # The start of a rank takes 4 s of CPU time, and a test of the largest world starts eight.
 ONE_RANK = "import pytest\npytestmark = pytest.mark.parametrize('world', ['1cpu'])\n"
-# As tests/quiet_machine.py: a busy machine must neither keep the record out of the baselines nor explain a slowdown,
-# which is not measured again.
+# As tests/quiet_machine.py and tests/run_of_a_test.py: a busy machine must neither keep the record out of the baselines
+# nor explain a slowdown, which is not measured again, and no other run is waited for. No canaries: after a user's code
+# they need two more ranks, each 4 s of CPU time.
 QUIET = """
+from contextlib import nullcontext
 from ddp_perf.machine import cpu
 from ddp_perf.records import config_comparison
-from ddp_perf.session import run_record, run_verdict
+from ddp_perf.session import canaries, launches, run_record, run_verdict
 from ddp_perf.stats import decision
 
 cpu.BUSY_SHARE = config_comparison.NOISY_PERCENT = float("inf")
@@ -59,6 +61,8 @@ decision.OTHER_WORK_SHARE = float("inf")
 decision.excusable = lambda *_: False
 run_record.MIN_JUMP_PERCENT = run_record.MIN_HOST_JUMP_PERCENT = float("inf")
 run_verdict.MAX_MEASUREMENTS = 1
+launches.sole_use_of_the_machine = nullcontext
+canaries.Canaries.before = lambda *_, **__: None
 """
 
 
