@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.launch.faults import RankFailure
 from fixtures.launch.script import TAKE_TURNS, ScriptResult
 from fixtures.session.script_tests import block_s_of
 from fixtures.stats.difference import LEAST_ROUNDS
@@ -105,15 +106,35 @@ else:
     assert [result.block_s for result in run(script(step=without_ddp, steps=4000), **TURNS)] == [{}, {}]
 
 
-def test_one_rank_that_raises_in_its_turns_does_not_let_the_others_wait(run: Run, script: Callable[..., Path]) -> None:
+@pytest.mark.parametrize(
+    ("stage", "when"),
+    [({"watch_s": 60.0}, "after its measured steps, so"), ({"turns_s": 60.0}, "in the turns")],
+    ids=["host", "turns"],
+)
+def test_one_rank_that_raises_after_the_window_does_not_let_the_others_wait(
+    run: Run, script: Callable[..., Path], stage: dict[str, float], when: str
+) -> None:
     """As one that runs out of memory: the other one waits for it in a collective."""
     alone = """
 if i == 60 and dist.get_rank() == 1:
     raise MemoryError("out of memory")
 """
     began = time.monotonic()
-    results = run(script(step=alone + STEP, steps=4000), check_gradients=True, turns_s=60.0)
+    results = run(script(step=alone + STEP, steps=4000), check_gradients=True, **stage)
     assert time.monotonic() - began < 60
-    assert all(result.gradient_lossless and result.step_s for result in results)
+    assert all(result.gradient_lossless is not False and result.step_s for result in results)
     assert block_s_of(results) == {} or all(len(times) >= LEAST_ROUNDS for times in block_s_of(results).values())
+    assert f"train.py raised on rank 1 {when}" in " ".join(results[0].remarks)
+    assert f"train.py raised {when}" in " ".join(results[1].remarks)
     assert all("MemoryError: out of memory" in " ".join(result.remarks) for result in results)
+
+
+def test_of_a_hang_in_the_turns_the_rank_that_hangs_is_named_with_its_own_line_alone(
+    run: Run, script: Callable[..., Path]
+) -> None:
+    alone = """
+if i == 60 and dist.get_rank() == 1:
+    __import__("time").sleep(60)
+"""
+    with pytest.raises(RankFailure, match=r"^as_written: rank 1 has made no progress .*\n.*\n.*train\.py.*\n[^ ]"):
+        run(script(step=alone + STEP, steps=4000), check_gradients=True, turns_s=60.0, rank_timeout_s=5)
