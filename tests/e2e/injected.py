@@ -39,10 +39,10 @@ def _loss(model: "nn.Module", inputs: "Tensor") -> "Tensor":
 
 
 def _wide_model() -> "nn.Module":
-    """Its largest parameter, and so its largest bucket, has 4 MB, or 41."""
+    """Its largest parameter, and so its largest bucket, has 4 MB, or 23."""
     from torch import nn
 
-    width = 3200 if INJECTED else 1024
+    width = 2400 if INJECTED else 1024
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 64))
 
 

@@ -93,7 +93,7 @@ ON_CPU = Injections(
         "large bucket": Injection(
             cell=("wide", "ddp_default"),
             step=r"((compute|idle|exposed communication) [^,]+, )*in backward \+",
-            clause=r"largest bucket .* -> 4[12]\.\d MB",
+            clause=r"largest bucket .* -> 2[34]\.\d MB",
             after=4,
         ),
         # Each rank has a loader of its own: on a busy machine one is later than the other, which waits for it.
