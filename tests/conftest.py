@@ -84,7 +84,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadScopeSc
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark slow tests by their folder, and run them first: the longest files are among them. Leave out nightly ones."""
+    """Mark slow tests by their folder, and run them first, whole runs before all others. Leave out nightly ones."""
     if "nightly" not in config.option.markexpr:
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
         items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         parts = item.path.relative_to(_HERE).parts if item.path.is_relative_to(_HERE) else ()
         if next((part for part in parts if part in SLOW | {"unit"}), "unit") in SLOW:
             item.add_marker("slow")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "e2e" not in item.path.parts))
 
 
 @pytest.fixture(autouse=True, scope="session")

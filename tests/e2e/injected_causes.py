@@ -17,7 +17,6 @@ from fixtures.machine.topology import gpus
 from tests.command_line import Outcome
 from tests.e2e.injected import INJECT
 from tests.forked import live_perf as pytest_perf
-from tests.saved_records import edit, forget_canaries
 
 GPUS = len(gpus())
 # What the GPUs of this machine are called in the environment of a run, which is without them by default.
@@ -231,7 +230,6 @@ def begun(storage: Path, injections: Injections) -> Runs:
     """With the run of the baseline done."""
     runs = Runs(storage, injections)
     runs.of(BASELINE).exits(0)
-    edit(storage, forget_canaries)
     for file in storage.glob("*/*.json"):
         _without_fingerprints(file)
     return runs

@@ -365,11 +365,11 @@ _EXPRESSIONS: dict[str, tuple[Callable[[Mean], Hook], Mean]] = {
     ),
     # Once, and its memory takes it back in the next step.
     "takes_the_scale_of_another_step": (
-        caught_by("on_average:error_feedback", **FEEDBACK),
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
         lambda bucket, memory: in_8_bits_with_memory(bucket, memory, decoded=lambda out: 444 * out),
     ),
     "decodes_one_block_20_times_too_large": (
-        caught_by("on_average:error_feedback", **FEEDBACK),
+        caught_by("on_average:error_feedback", ranks=1, **FEEDBACK),
         lambda bucket, memory: in_8_bits_with_memory(
             bucket, memory, decoded=lambda out: torch.cat([20 * out[:256], out[256:]])
         ),

@@ -233,7 +233,7 @@ def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage
     record = json.loads(file.read_text())
     record["benchmarks"] = [one for one in record["benchmarks"] if one["fullname"] not in (GONE, DELETED)]
     file.with_name("0002_second.json").write_text(json.dumps(record))
-    outcome = pytest_perf(storage_with_more, "perf", *SCALING[1:], "--benchmark-skip")
+    outcome = pytest_perf(storage_with_more, "perf", *SCALING[1:], "--benchmark-only")
     assert listed(outcome, REMOVED) == [f"{DELETED}: no such test any more; last in 0001_first.json"]
 
 

@@ -5,6 +5,7 @@ As a script: ``learnable.py [--by-hand] [--steps N]``.
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, distributed, nn
@@ -35,6 +36,7 @@ def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
 
 
 workload = Workload(name="learnable", batch_size=32, model=model, sample=sample, loss=_loss, optimizer=_sgd)
+unlearnable = replace(workload, name="unlearnable", optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
 
 
 def half_dropped(_state: object, bucket: GradBucket) -> Future[Tensor]:

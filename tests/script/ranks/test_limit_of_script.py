@@ -39,7 +39,7 @@ class Slow(torch.utils.data.Dataset):
         return torch.randn(64), i % 10
 """
 ACCUMULATES = (
-    "for part in range(8):\n    x, y = next(batches)\n    loss_of(m(x), y).backward()\no.step(); o.zero_grad()"
+    "for part in range(4):\n    x, y = next(batches)\n    loss_of(m(x), y).backward()\no.step(); o.zero_grad()"
 )
 COLLATES = """
 def collate(samples):
@@ -60,7 +60,7 @@ WORKERS = (
         (
             "loader",
             "for _ in range(30_000)",
-            f"{LOADER}batches = iter(torch.utils.data.DataLoader(Slow(), 32))",
+            f"{LOADER}batches = iter(torch.utils.data.DataLoader(Slow(), 16))",
             ACCUMULATES,
         ),
         ("loader", "next(batches)", COLLATES + WORKERS, STEP.replace("batch()", "next(batches)")),

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import ALONE, ENVIRONMENT, QUICK, ROOT
+from tests import warm_ranks
+from tests.command_line import ENVIRONMENT, QUICK, ROOT
 from tests.forked import perf as pytest_perf
 from tests.machines import require_namespaces
 
@@ -59,10 +60,7 @@ NOT_RUN = {
     "fixtures doctor": "its exit code depends on the machine: tests/extras/doctor/runs/test_doctor.py",
 }
 # One config in place of ten where the command chooses none, and few steps.
-BRIEF = {
-    "PYTEST_ADDOPTS": f"{' '.join(ALONE)} -p no:cacheprovider -k ddp_default --steps=4",
-    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-}
+BRIEF = f"{ENVIRONMENT['PYTEST_ADDOPTS']} -p no:cacheprovider -k ddp_default --steps=4"
 
 LINES = [
     line
@@ -74,11 +72,12 @@ LINES = [
 
 @pytest.mark.parametrize("line", [line for line in LINES if not any(part in line for part in NOT_RUN)])
 def test_a_command_of_the_notebook_measures(line: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path, options = f"{Path(sys.executable).parent}:{os.environ['PATH']}", " ".join([BRIEF, *warm_ranks.options()])
     outcome = subprocess.run(
         line.removeprefix("!").replace("--report out", f"--report {tmp_path_factory.mktemp('out')}"),
         shell=True,
         cwd=NOTEBOOK.parent,
-        env=os.environ | ENVIRONMENT | BRIEF,
+        env=os.environ | ENVIRONMENT | {"PYTEST_ADDOPTS": options, "PATH": path},
         capture_output=True,
         text=True,
     )
