@@ -1,5 +1,6 @@
 """Scripts on two ranks, watched over all of their time."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,7 +95,10 @@ def test_time_ends_a_script_on_all_ranks_wherever_they_are(
     assert {rank.ended for rank in notes(tmp_path)} == {TIME}
 
 
-def test_a_script_that_raises_keeps_what_was_seen(watched: Watched, script: Write, tmp_path: Path) -> None:  # noqa: F811
-    account = watched(script(BEFORE, f"{STEP}\nif i == 60: raise ValueError('no more data')"))
+@pytest.mark.parametrize(("who", "says"), [("", ""), (" and rank == 1", "rank 1 raised ")], ids=["all", "one"])
+def test_a_script_that_raises_keeps_what_was_seen(watched: Watched, script: Write, who: str, says: str) -> None:  # noqa: F811
+    began = time.monotonic()
+    account = watched(script(BEFORE, f"{STEP}\nif i == 60{who}: raise ValueError('no more data')"))
     assert account.steps == 61
-    assert account.ended == "ValueError: no more data"
+    assert account.ended == f"{says}ValueError: no more data"
+    assert time.monotonic() - began < 30  # of 60
