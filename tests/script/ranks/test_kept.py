@@ -1,10 +1,12 @@
 """What each step of a script keeps, and what only looks like it."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from fixtures.ranks.kept import _Known, _objects
 from fixtures.stats.kept_by_steps import DESCRIPTORS, OBJECTS, THREADS, Kept
 from tests.script.conftest import PLAIN, STEP, Run
 
@@ -73,3 +75,8 @@ def table(n): return [n, {n: n}]
 )
 def test_what_looks_like_it_is_not_kept(run: Run, script: Write, before: str, step: str) -> None:
     assert kept_by(run, script(before=f"{KEEPS}{before}\n", step=f"{STEP}{step}\n", steps=400)) == []
+
+
+def test_an_object_with_the_address_of_one_that_is_gone_is_not_kept() -> None:
+    other = OrderedDict[str, int]().values()
+    assert [*_objects({tuple: 1}, {id(other): _Known(other)})] == []
