@@ -19,7 +19,7 @@ CEILINGS = {
     "trace": (6, 905),
     "launch": (11, 1272),
     "records": (11, 1690),
-    "ranks": (35, 5023),
+    "ranks": (35, 5025),
     "session": (25, 3063),
     "gradients": (20, 2409),
     "report": (13, 1846),
