@@ -280,6 +280,16 @@ def test_another_workload_or_instance_misses_nothing(storage_with_more: Path, ot
     assert listed(outcome, MISSING) == listed(outcome, REMOVED) == []
 
 
+def test_a_script_misses_no_transfer(storage: Path) -> None:
+    def send(record: Record) -> None:
+        record["benchmarks"][2]["fullname"] = "perf/test_collectives.py::test_collectives[2cpu-all_reduce_1mb]"
+        record["benchmarks"][2]["extra_info"]["workload"] = "all_reduce"
+
+    edit(storage, send)
+    outcome = pytest_perf(storage, "perf", "--script=tests/script/scripts/with_fsdp2.py", "--benchmark-skip").exits(0)
+    assert listed(outcome, MISSING) == listed(outcome, REMOVED) == []
+
+
 def test_a_world_that_this_machine_lost_is_named(storage: Path) -> None:
     lost = TWO_RANKS.replace("2cpu", "8cpu")
 
