@@ -164,12 +164,15 @@ def test_a_quick_run_is_not_judged() -> None:
     [
         ({"disturbed": ["JUMP", "BUSY"]}, "no, other work disturbed the run: JUMP; BUSY"),
         ({"disturbed": ["one word " * 30]}, f"no, other work disturbed the run: {'one word ' * 11}one ..."),
+        ({"disturbed": ["SPREAD"], "noise": {"a table": "SPREAD"}}, "no, the launches differ too much: SPREAD"),
     ],
 )
 def test_what_disturbed_the_run_is_why_nothing_is_proved(more: Record, says: str) -> None:
     record = undecided(h200() | more, "disturbed")
     assert said(record)["proved"] == says
     assert said(record)["change"] == "nothing yet: this run does not show which config is faster"
+    every_test(record, step_limit=LIMITED | {"by": "loader"})
+    assert said(record)["change"].startswith("the loader: more workers")
 
 
 def test_in_a_disturbed_run_or_an_ab_test_no_config_is_advised() -> None:
