@@ -69,6 +69,11 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
         (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
         # Launch, wait, launch.
         (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 81, "idle": 19}), "synchronisation", 19),
+        (
+            replace(on_gpu({**HOST, "backward": 33, AHEAD: 12}, {"compute": 50, "idle": 50}), errors_ms={AHEAD: 3.0}),
+            "host",
+            50,
+        ),
         # The host waits for its loader, and then for the device.
         (on_gpu({"loader": 45, AHEAD: 30, "forward": 25}, {"compute": 50, "idle": 50}), "loader", 50),
         # The device has no slack.
