@@ -292,17 +292,20 @@ NOTHING = "nothing in DDP: no measured config is faster than ddp_default by 1 % 
 
 
 @pytest.mark.parametrize(
-    ("most", "says"),
+    ("reason", "most", "says"),
     [
-        (3.1, f"{NOTHING}; no config can gain more than 4 %"),
-        (0.2, "nothing in DDP: no config can gain more than 1 %"),
-        (12.4, f"{NOTHING}; no config can gain more than 13 %"),
-        (20.1, NOTHING),
-        (None, NOTHING),
+        ("not faster", 3.1, f"{NOTHING}; no config can gain more than 4 %"),
+        ("not faster", 0.2, "nothing in DDP: no config can gain more than 1 %"),
+        ("not faster", 12.4, f"{NOTHING}; no config can gain more than 13 %"),
+        ("not faster", 20.1, NOTHING),
+        ("not faster", None, NOTHING),
+        ("undecided", 0.9, "nothing yet: whether a config gains up to 1 % over ddp_default is not decided"),
     ],
 )
-def test_a_run_in_which_no_config_gains_says_that_nothing_is_to_be_changed(most: float | None, says: str) -> None:
-    record = undecided(h200(), "not faster", at_most_percent=None if most is None else min(most, 1.0))
+def test_a_run_in_which_no_config_gains_says_that_nothing_is_to_be_changed(
+    reason: str, most: float | None, says: str
+) -> None:
+    record = undecided(h200(), reason, at_most_percent=None if most is None else min(most, 1.0))
     info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = LIMITED | {"most_gain_percent": most}
     assert said(record)["change"] == says
 
