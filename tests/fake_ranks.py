@@ -38,7 +38,6 @@ from fixtures.matrix.worlds import World, parse_world
 from fixtures.stats.kept_by_steps import OBJECTS, Kept
 from fixtures.stats.stopping_rule import BLOCK, is_precise_enough
 from fixtures.trace.breakdown import Collective, RankBreakdown
-from tests.gradient_checks import CHECKS
 from tests.h200 import step as four_parts
 from tests.workloads_for_tests import STEP_MS
 
@@ -213,6 +212,8 @@ ANSWERS: dict[str, Answer] = {
 
 def answer_checks(answer: Callable[[str], Answer]) -> None:
     """Answer every check of gradients, for the rest of this process."""
+    from tests.gradient_checks import CHECKS  # here and not at the top: it imports torch and its compiler
+
     ANSWERS.update({path(check): answer(check) for check in CHECKS})
 
 

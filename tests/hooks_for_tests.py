@@ -184,6 +184,8 @@ def _only(takes: Callable[[torch.dtype], bool]) -> Callable[[None, GradBucket], 
 
 
 raises_for_float16 = _only(lambda dtype: dtype != torch.float16)
+# The others wait for it.
+raises_on_the_last_rank = _only(lambda dtype: distributed.get_rank() < distributed.get_world_size() - 1)
 
 
 _OF_FLOAT32: dict[str, object] = {"promise": "mean", "wire_dtype": "gradient"}

@@ -52,10 +52,6 @@ def measuring(perf: Perf) -> bool:
     return any(step > WARMUP for step in perf.steps())
 
 
-def importing(perf: Perf) -> bool:
-    return len(perf.steps()) > 0
-
-
 def interrupt(perf: Perf) -> None:
     """Ctrl-C: a terminal sends it to every process of the foreground job."""
     os.killpg(perf.process.pid, signal.SIGINT)
@@ -92,7 +88,7 @@ def test_a_run_that_is_ended_while_it_measures_leaves_nothing(
 
 def test_a_run_that_is_killed_while_ranks_start_leaves_nothing(start: Start) -> None:
     perf = start(*LOADER, "1", *ENDLESS)
-    wait_until(lambda: importing(perf), perf, within_s=300)
+    wait_until(lambda: perf.steps() != [], perf, within_s=300)
     kill(perf)
     wait_until(lambda: not perf.left(), perf, within_s=10)
 

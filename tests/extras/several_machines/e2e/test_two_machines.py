@@ -13,7 +13,6 @@ from tests.machines import machines, wait_for
 
 # Four ranks, two torchrun and two pytest start on the cores of one machine.
 LONGEST_S = 240
-WORKLOADS = "tests.workloads_for_tests"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,12 +26,12 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """A run with a workload that is measured and explained, and one whose last rank, on machine 1, raises."""
+    """A run in which a config is measured and explained, and a hook, in ranks of its own, raises on machine 1."""
     folder = tmp_path_factory.mktemp("m")
     outputs = [folder / f"output-{index}" for index in range(2)]
     arguments = (
-        *("perf/test_throughput.py", "-k", "ddp_default", *ALONE, "-p", "no:cacheprovider"),
-        *(f"--workload={WORKLOADS}:{name}" for name in ("steady", "raising")),
+        *("perf/test_throughput.py", "-k", "ddp_default or raises", *ALONE, "-p", "no:cacheprovider"),
+        *("--workload=tests.workloads_for_tests:steady", "--hook=tests.hooks_for_tests:raises_on_the_last_rank"),
         *("--launches", "1", "--warmup", "2", "--steps", "3", "--explain", "all"),
         f"--benchmark-json={folder / 'record.json'}",
         f"--benchmark-storage={folder / 'storage'}",
@@ -69,9 +68,9 @@ def test_two_machines_measure_as_one_world(ended: Ended) -> None:
 
 def test_a_rank_that_fails_on_another_machine_is_named_with_its_host_and_traceback(ended: Ended) -> None:
     (text,) = [one for one in ended.outputs if "test session starts" in one]
-    assert "rank 3 on host1 (machine 1) raised ValueError: the label is out of range" in text
-    assert "in _raises" in text
-    assert "FAILED perf/test_throughput.py::test_throughput[raising-4cpu_2node-ddp_default]" in text
+    assert "rank 3 on host1 (machine 1) raised HookError: hook raises_on_the_last_rank, bucket 0 of " in text
+    assert 'raise ArithmeticError("no such dtype")\nArithmeticError: no such dtype\n' in text
+    assert "FAILED perf/test_throughput.py::test_throughput[steady-4cpu_2node-raises_on_the_last_rank]" in text
 
 
 def test_the_other_machine_is_quiet_and_ends_with_the_same_code(ended: Ended) -> None:
