@@ -24,19 +24,29 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "COLUMNS": "200",
 }
-# A module of a user, with a workload.
+# A module of a user, with a workload; it imports torch in ranks only, so that runs without ranks need not.
 MY_PROJECT = """
-import torch
-from torch import nn
 from fixtures.matrix.workloads import Workload
+
+def model():
+    from torch import nn
+    return nn.Linear(64, 64)
+
+def sample():
+    import torch
+    return (torch.randn(64),)
+
+def optimizer(parameters):
+    from torch.optim import SGD
+    return SGD(parameters, lr=0.001)
 
 workload = Workload(
     name="mine",
     batch_size=2,
-    model=lambda: nn.Linear(64, 64),
-    sample=lambda: (torch.randn(64),),
+    model=model,
+    sample=sample,
     loss=lambda model, inputs: model(inputs).square().mean(),
-    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.001),
+    optimizer=optimizer,
 )
 """
 # Other runs on this machine may have to end first.

@@ -22,7 +22,6 @@ from tests.rooms import (
 
 FOLDER = ROOT / "fixtures/extras"
 CORE = [file for file in (ROOT / "fixtures").rglob("*.py") if not file.is_relative_to(FOLDER)]
-TORCH = [one for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")]
 
 
 def folders(parent: Path) -> set[str]:
@@ -89,10 +88,11 @@ IMPORT_TORCH_WHEN_CALLED = {"fixtures.matrix.workloads", "fixtures.matrix.hooks"
 
 
 def test_only_code_in_a_rank_imports_torch_at_the_top_and_only_builders_elsewhere() -> None:
-    top = [one for one in TORCH if one.at_top]
+    torch = [one for one in imports() if one.imported.partition(".")[0] in ("torch", "torchvision")]
+    top = [one for one in torch if one.at_top]
     assert top
     assert [one for one in top if not one.importer.startswith(IN_A_RANK)] == []
-    assert {one.importer for one in TORCH if not one.importer.startswith(IN_A_RANK)} == IMPORT_TORCH_WHEN_CALLED
+    assert {one.importer for one in torch if not one.importer.startswith(IN_A_RANK)} == IMPORT_TORCH_WHEN_CALLED
 
 
 def test_what_ranks_import_does_not_need_msgspec() -> None:

@@ -59,8 +59,8 @@ NOT_RUN = {
     "%pip install": "an environment of 5 GB, which .ci/run makes",
     "fixtures doctor": "its exit code depends on the machine: tests/extras/doctor/runs/test_doctor.py",
 }
-# One config in place of ten where the command chooses none, and few steps.
-BRIEF = f"{ENVIRONMENT['PYTEST_ADDOPTS']} -p no:cacheprovider -k ddp_default --steps=4"
+# One config in place of ten where the command chooses none, few steps, and short turns.
+BRIEF = f"{ENVIRONMENT['PYTEST_ADDOPTS']} -p no:cacheprovider -k ddp_default --steps=4 --warmup=2 --minutes=0.1"
 
 LINES = [
     line
