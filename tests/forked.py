@@ -108,7 +108,7 @@ def main() -> None:
         warm.append(f"--benchmark-storage={storage}")
         if code := pytest.main(warm):
             sys.exit(f"collecting in the warm process ended with {code}")
-    for module in ("fixtures.__main__", "scipy.stats", "torch", "tests.fake_ranks", "tests.gradient_checks"):
+    for module in ("fixtures.__main__", "scipy.optimize", "torch", "tests.fake_ranks", "tests.gradient_checks"):
         importlib.import_module(module)
     _find_plugins_once()
     gc.collect()

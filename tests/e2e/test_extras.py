@@ -19,7 +19,7 @@ COLLECT = ("perf", "--collect-only", "-q", "-p", "no:cacheprovider")
 IN_FORKS = """
 import contextlib, importlib, json, os, sys, traceback
 
-for library in ("msgspec", "pynvml", "pytest", "scipy.stats", "tabulate"):  # no plugins: pytest rewrites them
+for library in ("msgspec", "pynvml", "pytest", "tabulate"):  # no plugins: pytest rewrites them
     importlib.import_module(library)
 
 def written(file, call, *arguments):
