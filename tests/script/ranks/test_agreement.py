@@ -60,6 +60,11 @@ DRIFTING = {
         STEP,
         "required no gradient when DDP was constructed",
     ),
+    "unfrozen later": (
+        PLAIN.replace("m = DDP(Net())", "n = Net(); n.head.requires_grad_(False); m = DDP(n)"),
+        STEP + "n.head.requires_grad_(True)\n",
+        "required no gradient when DDP was constructed",
+    ),
     "dtype changed": (
         PLAIN + "m.bfloat16()",
         STEP.replace("m(x)", "m(x.bfloat16())"),
@@ -113,6 +118,11 @@ def test_sound_scripts_agree_in_silence(run: Run, script: Callable[..., Path], w
 # Scripts that are measured, and the remark on each.
 REMARKS = {
     "bypassed twin": (PLAIN + "DDP(nn.Linear(2, 2))", STEP, "of Linear 2 is never called"),
+    "hidden": (
+        PLAIN + "f = torch.compile(lambda x: m(x), backend='eager')",
+        STEP.replace("m(x)", "f(x)"),
+        "the forward pass of DDP is hidden in compiled code",
+    ),
     "hook never called": (
         PLAIN + "m.register_comm_hook(None, fp16_compress_hook)",
         STEP.replace("loss = ", "with m.no_sync(): loss = "),
@@ -151,7 +161,7 @@ def test_what_is_unusual_is_one_line(run: Run, script: Callable[..., Path], what
     first, _ = run(script(before, step), check_gradients=True)
     (line,) = first.remarks
     assert says in line
-    assert (first.gradient_lossless is None) == (what in ("outside", "hook never called"))
+    assert (first.gradient_lossless is None) == (what in ("outside", "hook never called", "hidden"))
 
 
 def test_ranks_that_differ_on_purpose_are_one_line(run: Run, script: Callable[..., Path]) -> None:

@@ -13,7 +13,7 @@ def test_a_hook_that_is_fast_and_wrong_does_not_win_and_the_search_ends(tmp_path
     file = tmp_path / "run.json"
     pytest_perf(
         tmp_path,
-        *("perf", "--tune", "--minutes=1.5", "--launches=1", "--steps=2", "--warmup=1"),
+        *("perf", "--tune", "--minutes=2", "--launches=1", "--steps=2", "--warmup=1"),
         *(
             "--workload=tests.e2e.injected:wide",
             f"--hook={FAST_AND_WRONG}",
