@@ -187,6 +187,8 @@ def test_shares_of_steps_unlike_the_measured_ones_are_withheld() -> None:
     sampled = replace(host(), sampling_percent=25.0, lead_ms=50.0)  # of a GPU that is behind sampled steps count too
     assert account_of([sampled] * 2, [], measured_ms=80, on_gpu=True).ranks == []
     assert account_of([replace(sampled, lead_ms=0.0)] * 2, [], measured_ms=80, on_gpu=True).ranks != []
+    late_by_turns = [replace(host(), step_s=[0.1, 0.14] * 8), replace(host(), step_s=[0.14, 0.1] * 8)]
+    assert account_of(late_by_turns, [], measured_ms=140, on_gpu=False).withheld is None
 
 
 def test_parts_that_do_not_add_up_to_the_step_are_an_error() -> None:
