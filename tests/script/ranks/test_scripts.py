@@ -253,7 +253,7 @@ ENDS = {
     "exec('try: open(0xbad)\\nexcept OSError: sys.exit(3)')": "train.py ended before its first step with exit code 3, "
     "after OSError: [Errno 9] Bad file descriptor",
     "w = torch.ones(2, requires_grad=True); w.sum().backward(); torch.optim.SGD([w]).step(); sys.exit()": "train.py "
-    "ended after 1 step of no model: put its parameters into a torch.nn.Module",
+    "ended after 1 step without a model: call a torch.nn.Module that has the parameters",
     "os._exit(0)": "rank 0 exited with code 0 at starting the script",
 }
 
