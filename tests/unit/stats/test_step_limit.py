@@ -79,13 +79,14 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
         # The device has no slack.
         (on_gpu(HOST, {"compute": 98, "idle": 2}), "compute", 98),
         (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 91, "idle": 9}), "compute", 91),
+        (on_gpu({**HOST, "backward": 36, AHEAD: 9}, {"compute": 96, "idle": 4}), "compute", 96),
         (on_gpu(HOST, {"compute": 54, "transfer": 46}), "transfer", 46),
         (on_gpu(HOST, {"compute": 85, "copy": 15}), "copy", 15),
         (on_gpu(HOST, {"compute": 85, "transfer": 15}), "compute", 85),
     ],
 )
 def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, percent: float) -> None:
-    assert of(account).by == by
+    assert (of(account).by, of(account).also) == (by, None)
     assert of(account).percent == pytest.approx(percent)
 
 
