@@ -4,6 +4,8 @@ import re
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from fixtures.records.history import failing_since, read_stored
 from fixtures.stats.decision import run_test_id
 from tests.nightly_records import BF16, DDP, HERE, benchmark, night, write
@@ -44,15 +46,15 @@ def test_the_whole_run_fails_as_a_test_does(tmp_path: Path) -> None:
     assert found(tmp_path) == {(HERE, machine): (2, 2)}
 
 
-def test_a_record_that_is_there_twice_counts_once(tmp_path: Path) -> None:
-    record = night(0, benchmark(DDP, 0.1, **SLOWER))
+@pytest.mark.parametrize(("commit", "says"), [("0123456789ab", ", commit 0123456789"), ("unversioned", "")])
+def test_a_record_that_is_there_twice_counts_once(tmp_path: Path, commit: str, says: str) -> None:
+    record = {**night(0, benchmark(DDP, 0.1, **SLOWER)), "commit_info": {"id": commit}}
     files = [write(tmp_path / folder, 0, record) for folder in ("nights", "baselines")]
     (said,) = failing_since(read_stored(files)[0], END).values()
-    assert said == "failing since record 000 of 2026-09-01, commit 0123456789ab, 1 night"
+    assert said == f"failing since record 000 of 2026-09-01{says}, 1 night"
 
 
 def test_what_is_no_record_is_left_out_with_the_reason(tmp_path: Path) -> None:
     file = write(tmp_path, 0, "{")
-    stored, left_out = read_stored([file])
-    assert stored == []
-    assert left_out[0].startswith(f"{file}: ")
+    stored, (reason,) = read_stored([file])
+    assert (stored, reason.startswith(f"{file}: ")) == ([], True)
