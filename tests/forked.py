@@ -16,11 +16,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 from tests import warm_ranks
@@ -174,21 +173,35 @@ def _run(asked: dict[str, Any]) -> NoReturn:
     os._exit(code)
 
 
+# Any: options of subprocess.run.
+def _probed(warm: set[str], command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """What the suite asks this interpreter is asked of a fork with the modules of the warm process, 1.6 s faster."""
+    if command[:2] != [sys.executable, "-c"]:
+        return subprocess.run(command, **options)
+    with tempfile.TemporaryDirectory(prefix="forked-") as name:
+        files = {stream: Path(name) / stream for stream in ("stdout", "stderr")}
+        pid = os.fork()
+        if pid == 0:
+            for module in sys.modules.keys() - warm:
+                del sys.modules[module]
+            asked = {"arguments": command[2:], "variables": {}, "live": False, "stdin": os.devnull, **files}
+            _run({"module": "-c", "folder": Path.cwd(), **asked})
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return subprocess.CompletedProcess(command, code, *(file.read_bytes() for file in files.values()))
+
+
 def _called(module: str, arguments: list[str], *, live: bool) -> int:
     import pytest
 
     from fixtures import __main__
-    from fixtures.session import own_code
+    from fixtures.launch import other_side
 
-    # Workloads and hooks of the tests are imported here alone, 0.4 s and 1.5 s faster than in the process that the
-    # suite starts for a module.
-    apart = own_code._apart
-    here: dict[str, Callable[[str], dict[str, Any]]] = {"workload": own_code._described, "hook": lambda name: {}}
-    setattr(  # noqa: B010
-        own_code,
-        "_apart",
-        lambda option, name: here[option](name) if name.startswith("tests.") else apart(option, name),
-    )
+    if module == "-c":
+        sys.argv = ["-c", *arguments[1:]]
+        exec(arguments[0], {"__name__": "__main__"})
+        return 0
+    run = partial(_probed, {*sys.modules})
+    vars(other_side)["subprocess"] = SimpleNamespace(run=run, TimeoutExpired=subprocess.TimeoutExpired)
     if module == "fixtures":
         sys.argv = [str(ROOT / "fixtures/__main__.py"), *arguments]
         return __main__.main(arguments)
