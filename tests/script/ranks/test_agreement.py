@@ -234,71 +234,71 @@ for part in range(2):
     loss_of(m(batch()[0]), batch()[1]).backward()
 o.step()
 """
-REDUCED_TWICE = "each of 2 batches a step is all-reduced"
+TWO_MODULES = """
+m, other = DDP(Net()), DDP(nn.Linear(10, 64))
+o, p = (torch.optim.SGD(x.parameters(), lr=0.01) for x in (m, other))
+"""
+THROUGH_ANOTHER = "p.zero_grad(); m(other(torch.randn(8, 10))).sum().backward(); p.step()"
 
 
 @pytest.mark.parametrize(
     ("before", "step", "said"),
     [
-        pytest.param(PLAIN, TWO_BATCHES, True, id="accumulation"),
-        pytest.param(PLAIN, TWO_BATCHES.replace("zero_grad()", "zero_grad(set_to_none=False)"), True, id="zeros"),
+        pytest.param(PLAIN, TWO_BATCHES, "2 batches a step", id="accumulation"),
+        pytest.param(
+            PLAIN, TWO_BATCHES.replace("zero_grad()", "zero_grad(set_to_none=False)"), "2 batches a step", id="zeros"
+        ),
         pytest.param(
             PLAIN,
             TWO_BATCHES.replace("    loss", "    with m.no_sync() if not part else contextlib.nullcontext(): loss"),
-            False,
+            "",
             id="no_sync",
         ),
-        pytest.param(
-            PLAIN, TWO_BATCHES.replace("    loss", "    o.zero_grad(); loss"), False, id="only_the_last_counts"
-        ),
+        pytest.param(PLAIN, TWO_BATCHES.replace("    loss", "    o.zero_grad(); loss"), "", id="only_the_last_counts"),
         pytest.param(
             PLAIN,
             TWO_BATCHES.replace("    loss", "    o.zero_grad(set_to_none=False); loss"),
-            False,
+            "",
             id="only_the_last_counts_zeros",
         ),
-        pytest.param(PLAIN, TWO_BATCHES.replace("backward()", "backward(); o.step()"), False, id="an_update_each"),
-        pytest.param(PLAIN, TWO_BATCHES.replace("range(2)", "range(1 + (i == 0))"), False, id="in_the_first_step"),
+        pytest.param(PLAIN, TWO_BATCHES.replace("backward()", "backward(); o.step()"), "", id="an_update_each"),
+        pytest.param(PLAIN, TWO_BATCHES.replace("range(2)", "range(1 + (i == 0))"), "", id="in_the_first_step"),
         pytest.param(
             PLAIN,
             "o.zero_grad(); (loss_of(m(batch()[0]), batch()[1]) + m(batch()[0]).sum()).backward(); o.step()",
-            False,
+            "",
             id="one_backward_pass",
         ),
-        pytest.param(
-            PLAIN.replace("DDP(Net())", "DDP(Net(), static_graph=True)"), TWO_BATCHES, False, id="static_graph"
-        ),
+        pytest.param(PLAIN.replace("DDP(Net())", "DDP(Net(), static_graph=True)"), TWO_BATCHES, "", id="static_graph"),
         pytest.param(
             PLAIN.replace("DDP(Net())", "DDP(Net(), find_unused_parameters=True)"),
             TWO_BATCHES,
-            True,
+            "2 batches a step",
             id="unused",
         ),
         pytest.param(
             "Net.forward = lambda self, x: self.head(self.body(x)) if len(x) > 8 else self.body(x)[:, :10]"
             + PLAIN.replace("DDP(Net())", "DDP(Net(), find_unused_parameters=True)"),
             TWO_BATCHES.replace("batch()", "batch(32 - 24 * part)"),
-            False,
+            "",
             id="batches_that_use_different_parameters",
         ),
         pytest.param(
-            "m, other = DDP(Net()), DDP(nn.Linear(10, 64))\n"
-            "o, p = (torch.optim.SGD(x.parameters(), lr=0.01) for x in (m, other))",
-            "p.zero_grad(); m(other(torch.randn(8, 10))).sum().backward(); p.step()" + STEP,
-            False,
-            id="through_another",
+            PLAIN, TWO_BATCHES.replace("range(2)", "range(1 + (i > 0))"), "2 batches a step", id="after_the_first_step"
         ),
+        pytest.param(TWO_MODULES, THROUGH_ANOTHER + STEP, "", id="through_another"),
+        pytest.param(TWO_MODULES, TWO_BATCHES + THROUGH_ANOTHER, "3 batches a step of Net 1", id="two_and_another"),
     ],
 )
 def test_batches_that_are_all_reduced_one_by_one_are_said_where_one_all_reduce_would_do(
-    run: Run, script: Callable[..., Path], before: str, step: str, said: bool
+    run: Run, script: Callable[..., Path], before: str, step: str, said: str
 ) -> None:
     for result in run(script(before, step), check_gradients=True):
-        assert [line for line in result.remarks if line.startswith(REDUCED_TWICE)][:1] == [
-            f"{REDUCED_TWICE}, where one all-reduce is enough: put the forward and backward passes of all batches "
-            "but the last inside no_sync()"
-        ] * said
-        assert result.all_reduced_batches == (2 if said else None)
+        assert [line for line in result.remarks if "batches a step" in line][:1] == [
+            f"each of {said} is all-reduced, where one all-reduce is enough: put the forward and backward passes of "
+            "all batches but the last inside no_sync()"
+        ] * bool(said)
+        assert result.all_reduced_batches == (int(said[0]) if said else None)
 
 
 Write = Callable[..., Path]

@@ -76,9 +76,12 @@ def test_a_script_with_a_hook_of_its_own_keeps_it(run: Run, script: Callable[...
     assert block_s_of(results) == {}
 
 
-def test_of_a_script_that_ends_in_its_turns_the_whole_rounds_count(run: Run, script: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("end", ["", "if i == 19: __import__('os')._exit(0)\n"])
+def test_of_a_script_that_ends_in_its_turns_the_whole_rounds_count(
+    run: Run, script: Callable[..., Path], end: str
+) -> None:
     """Not one round ends in so few steps; what was measured before them stays."""
-    results = run(script(step=STEP, steps=20), check_gradients=True, turns_s=60.0)
+    results = run(script(step=STEP + end, steps=20), check_gradients=True, turns_s=60.0)
     assert all(len(result.step_s) > 0 for result in results)
     assert block_s_of(results) == {}
 

@@ -254,14 +254,16 @@ ENDS = {
     "after OSError: [Errno 9] Bad file descriptor",
     "w = torch.ones(2, requires_grad=True); w.sum().backward(); torch.optim.SGD([w]).step(); sys.exit()": "train.py "
     "ended after 1 step without a model: call a torch.nn.Module that has the parameters",
-    "os._exit(0)": "rank 0 exited with code 0 at starting the script",
+    "os._exit(3)": "train.py ended before its first step with exit code 3",
+    "threading.Thread(target=os._exit, args=(0,)).start(); time.sleep(9)": "rank 0 exited with code 0 at starting the "
+    "script",
 }
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_script_that_ends_shows_what_it_printed(run: Run, written: Callable[..., Path], end: str) -> None:
     with pytest.raises(RankFailure) as failure:
-        run(written(before=f"import sys; print('needs 2 GPUs'); {end}"))
+        run(written(before=f"import os, sys, threading, time; print('needs 2 GPUs'); {end}"))
     first, *more = str(failure.value).splitlines()
     assert first == f"as_written: {ENDS[end]}"
     assert more[:2] == ["--- last output of rank 0", "needs 2 GPUs"]
