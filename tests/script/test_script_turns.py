@@ -66,9 +66,12 @@ def test_the_rows_are_relative_to_the_plain_mean_whatever_changed_since_the_meas
     assert (limit.by, round(limit.percent or 0)) == ("transfer", 21)
 
 
-def test_a_hook_that_took_turns_is_not_advised_before_its_gradients_were_compared() -> None:
-    (best, *_) = report_of(run_with(BLOCKS)).record.best or []
-    assert (best.reason, best.use, best.lines) == (Reason.GRADIENTS, None, None)
+@pytest.mark.parametrize(("bf16_ms", "reason"), [(95.0, Reason.GRADIENTS), (103.2, Reason.NOT_FASTER)])
+def test_a_hook_that_took_turns_is_not_advised_before_its_gradients_were_compared(
+    bf16_ms: float, reason: Reason
+) -> None:
+    (best, *_) = report_of(run_with(BLOCKS | {"bf16": [bf16_ms] * 6})).record.best or []
+    assert (best.reason, best.use, best.lines, best.in_turns) == (reason, None, None, True)
 
 
 def test_turns_find_three_percent_that_launches_do_not_where_starts_differ_by_twelve() -> None:

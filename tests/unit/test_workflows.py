@@ -114,8 +114,9 @@ def test_a_slower_test_opens_an_issue_with_its_cause_and_its_first_night(tmp_pat
     for days, slower in enumerate([(DDP,), (), (DDP,)]):
         night(nights, *slower, days=days)
     (nights / "torn.json").write_text("{")
-    report = script("text", night(nights, DDP, days=3), "--nights", nights)
-    (label, (*create, body)), _ = posted(tmp_path, report, open_issues="[]")
+    (label, (*create, body)), _ = posted(
+        tmp_path, script("text", night(nights, DDP, days=3), "--nights", nights), open_issues="[]"
+    )
     assert label[:4] == ["label", "create", "ddp-perf-regression", "--force"]
     assert create[:6] == ["issue", "create", "--title", "Slower: 1 test", "--label", "ddp-perf-regression"]
     assert f"\n{DDP}\n    slower by 5.1 % (threshold 1.3 %)\n    failing since record 2 of 2026-11-22, " in body
@@ -125,8 +126,8 @@ def test_a_slower_test_opens_an_issue_with_its_cause_and_its_first_night(tmp_pat
 
 
 def test_a_second_slower_night_comments_on_the_open_issue(tmp_path: Path) -> None:
-    report = script("text", night(tmp_path / "nights", DDP, BF16))
-    ((*comment, body),), _ = posted(tmp_path, report, open_issues='[{"number": 7}]')
+    slower = night(tmp_path / "nights", DDP, BF16)
+    ((*comment, body),), _ = posted(tmp_path, script("text", slower), open_issues='[{"number": 7}]')
     assert comment == ["issue", "comment", "7", "--body"]
     assert {DDP, BF16} <= {*body.split()}
 

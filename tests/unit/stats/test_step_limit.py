@@ -51,8 +51,7 @@ def of(*ranks: RankAccount) -> StepLimit:
 )
 def test_on_the_cpu_the_largest_part_over_its_threshold_limits(account: RankAccount, by: str, percent: float) -> None:
     found = of(account)
-    assert found.by == by
-    assert found.percent == pytest.approx(percent)
+    assert (found.by, found.percent) == (by, pytest.approx(percent))
     assert found.line == (LOOP if by == "own" else None)
 
 
@@ -86,8 +85,8 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
     ],
 )
 def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, percent: float) -> None:
-    assert (of(account).by, of(account).also) == (by, None)
-    assert of(account).percent == pytest.approx(percent)
+    found = of(account)
+    assert (found.by, found.also, found.percent) == (by, None, pytest.approx(percent))
 
 
 @pytest.mark.parametrize("idle", [5, 14])
@@ -138,6 +137,7 @@ def test_without_half_of_its_step_a_training_is_twice_as_fast() -> None:
 
 LOGS = on_cpu("train.py:37 main()", forward=9, backward=10, own=49)
 WAITS = late(on_cpu(forward=9, backward=10, own=0, waiting=49), rank_0=49)
+SENDS = on_cpu(forward=10, backward=44, transfer=46)
 LOADS = on_cpu(loader=29, forward=20, backward=29, transfer=22)
 AHEAD_OF_GPU = RankAccount(step_ms=100, host_ms={"forward": 40, "backward": 40, AHEAD: 20}, errors_ms={}, is_ahead=True)
 UNSURE_LINES = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own", line="b", ms=2, error_ms=0)]
@@ -195,6 +195,9 @@ UNSURE_LINES = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own
             {"by": "own", "also": "loader"},
         ),
         ([on_cpu(errors={"own": 1, "loader": 1}, own=41, loader=39, forward=20)], {}, {"by": "own", "also": None}),
+        # A collective of the script is named if it is half of the transfer.
+        ([replace(SENDS, lines=[Line(phase="collective", line=LOOP, ms=20, error_ms=1)])], {}, {"line": None}),
+        ([replace(SENDS, lines=[Line(phase="collective", line=LOOP, ms=25, error_ms=1)])], {}, {"line": LOOP}),
         # A line below its error, or below three percent.
         ([replace(on_cpu(own=90, forward=10), lines=UNSURE_LINES)], {}, {"line": None}),
         # Withheld, or communication not told apart.
