@@ -185,6 +185,15 @@ UNSURE_LINES = [Line(phase="own", line="a", ms=20, error_ms=30), Line(phase="own
             {},
             {"by": "waiting", "rank": None},
         ),
+        # The loaders of two ranks are late by turns; a public script on two H200.
+        (
+            [
+                on_gpu({"loader": 39, AHEAD: 45, "forward": 39}, {"compute": 64, "waiting": 17, "idle": 42}),
+                on_gpu({"loader": 21, AHEAD: 61, "forward": 41}, {"compute": 62, "idle": 61}),
+            ],
+            {},
+            {"by": "loader", "line": "train.py:loader"},
+        ),
         # What no_comm saves beyond transfer is communication.
         ([LOADS] * 2, {}, {"by": "loader"}),
         ([LOADS] * 2, {"rest_percent": 20}, {"by": "transfer", "percent": pytest.approx(42)}),
