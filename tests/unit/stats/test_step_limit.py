@@ -51,7 +51,7 @@ def of(*ranks: RankAccount) -> StepLimit:
 )
 def test_on_the_cpu_the_largest_part_over_its_threshold_limits(account: RankAccount, by: str, percent: float) -> None:
     found = of(account)
-    assert (found.by, found.percent) == (by, pytest.approx(percent))
+    assert [found.by, found.percent] == [by, pytest.approx(percent)]
     assert found.line == (LOOP if by == "own" else None)
 
 
@@ -86,7 +86,7 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
 )
 def test_on_a_gpu_the_side_without_slack_limits(account: RankAccount, by: str, percent: float) -> None:
     found = of(account)
-    assert (found.by, found.also, found.percent) == (by, None, pytest.approx(percent))
+    assert [found.by, found.also, found.percent] == [by, None, pytest.approx(percent)]
 
 
 @pytest.mark.parametrize("idle", [5, 14])
