@@ -224,8 +224,7 @@ def test_a_run_without_the_option_names_what_is_gone_but_for_a_hook_that_is_not_
     assert [line.partition(": ")[0] for line in listed(outcome, MISSING)] == [ONE_RANK, SINGLE, AT_BEST]
     assert [line.partition(": ")[0] for line in listed(outcome, REMOVED)] == [GONE]
     edit(storage_with_more, lambda record: record["benchmarks"][2]["extra_info"].update(hook="mine.hooks:int8"))
-    outcome = pytest_perf(storage_with_more, *SCALING, "--benchmark-skip")
-    assert listed(outcome, REMOVED) == []
+    assert listed(pytest_perf(storage_with_more, *SCALING, "--benchmark-skip"), REMOVED) == []
 
 
 def test_a_test_that_is_gone_is_named_until_a_record_is_saved_without_it(storage_with_more: Path) -> None:

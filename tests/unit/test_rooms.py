@@ -16,6 +16,7 @@ from tests.rooms import (
     extra_of,
     floor_of,
     imports,
+    room_of,
     with_diagram,
 )
 
@@ -56,7 +57,7 @@ def test_no_module_of_the_core_imports_or_names_an_extra_and_no_extra_another() 
 
 
 def test_imports_run_from_upper_floors_to_lower_ones() -> None:
-    assert [(lower, upper) for lower, upper in arrows() if floor_of(upper) >= floor_of(lower)] == []
+    assert [(one, other) for one, other in arrows() if floor_of(other) >= floor_of(one)] == []
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
@@ -65,6 +66,17 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     for one in imports():
         imported[one.importer].add(one.imported)
     TopologicalSorter(imported).prepare()  # CycleError names the circle
+
+
+# Rooms in which a small module with one importer is a part of it.
+WITHOUT_SMALL_MODULES = ("gradients", "launch", "machine", "matrix", "ranks", "records", "report", "stats", "trace")
+
+
+def test_a_module_with_one_importer_has_at_least_sixty_lines() -> None:
+    every = ((one.imported, one.importer) for one in (*imports(), *imports("perf")))
+    importers = Counter(imported for imported, _ in {*every} if room_of(imported) in WITHOUT_SMALL_MODULES)
+    files = [(ROOT / one.replace(".", "/")).with_suffix(".py") for one, number in importers.items() if number == 1]
+    assert [file for file in files if file.exists() and len(file.read_text().splitlines()) < 60] == []
 
 
 # What they import is imported when a builder is called, in a rank.

@@ -126,8 +126,9 @@ def test_a_slower_test_opens_an_issue_with_its_cause_and_its_first_night(tmp_pat
 
 
 def test_a_second_slower_night_comments_on_the_open_issue(tmp_path: Path) -> None:
-    slower = night(tmp_path / "nights", DDP, BF16)
-    ((*comment, body),), _ = posted(tmp_path, script("text", slower), open_issues='[{"number": 7}]')
+    ((*comment, body),), _ = posted(
+        tmp_path, script("text", night(tmp_path / "nights", DDP, BF16)), open_issues='[{"number": 7}]'
+    )
     assert comment == ["issue", "comment", "7", "--body"]
     assert {DDP, BF16} <= {*body.split()}
 

@@ -76,8 +76,7 @@ def pairs(**expected: dict[str, str]) -> dict[str, dict[str, dict[str, str]]]:
     ids=count(),
 )
 def test_a_log_says_what_nccl_chose(log: str, found: dict[str, object]) -> None:
-    fingerprinted = fingerprint(log)
-    assert {name: getattr(fingerprinted, name) for name in found} == found
+    assert {name: getattr(fingerprint(log), name) for name in found} == found
 
 
 # As ``fixtures.ranks.process_group`` writes it.
