@@ -14,17 +14,29 @@ def at(line: int) -> Place:
     return at.__code__, line
 
 
-def stack(*lines: int) -> Stack:
-    """A forward pass; the innermost line first."""
-    return "forward", tuple(at(line) for line in lines), None, True
+def stack(*lines: int, phase: str = "forward") -> Stack:
+    """Of the user's lines; the innermost first."""
+    return phase, tuple(at(line) for line in lines), at(99), True
 
 
-def test_longer_steps_are_named_by_the_outermost_line_that_the_others_lack() -> None:
-    model, train, evaluate, calls_evaluate = 90, 20, 30, 25
-    usual = {stack(model, train): [0.1] * 9}
-    longer = {stack(model, train): [0.1] * 3, stack(model, evaluate, calls_evaluate): [0.1] * 9}
-    found = {line.partition(" ")[0]: len(times) for (_, line), times in lines_of(longer, usual).items()}
-    assert found == {"test_host_lines.py:90": 3, "test_host_lines.py:25": 9}
+def named(weights: dict[Stack, float]) -> list[int]:
+    found = lines_of({one: [s] * 3 for one, s in weights.items()})
+    return [int(found[one].partition(" ")[0].rpartition(":")[2]) for one in weights]
+
+
+def test_what_lies_in_many_lines_has_the_line_that_calls_them_and_no_other_does() -> None:
+    layer, other_layer, train, in_evaluate, evaluate = 90, 91, 20, 30, 25
+    usual = {stack(layer, train): 0.4, stack(other_layer, train): 0.6}
+    evaluation = {stack(layer, in_evaluate, evaluate): 2.0, stack(other_layer, in_evaluate, evaluate): 3.0}
+    assert named(usual | evaluation) == [train, train, in_evaluate, in_evaluate]
+
+
+def test_a_line_that_calls_several_phases_is_not_named() -> None:
+    step, model, loss, log, update_ema, library = 10, 20, 21, 22, 23, 99
+    one = {stack(model, step): 0.5, stack(loss, step, phase="backward"): 0.5}
+    own = {stack(log, step, phase="own"): 0.4, stack(update_ema, step, phase="own"): 0.6}
+    assert named(one | own | {stack(5, phase="loader"): 0.1}) == [model, loss, log, update_ema, 5]
+    assert named({stack(step): 0.5, stack(step, phase="backward"): 0.5}) == [library, library]
 
 
 def test_a_value_read_from_a_gpu_waits_for_it_and_one_on_the_cpu_does_not() -> None:
