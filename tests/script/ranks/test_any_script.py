@@ -96,9 +96,11 @@ adams[1].step()
 if i % 2:
     critic.requires_grad_(False)
     adams[0].zero_grad()
-    nn.functional.softplus(-critic(generator(noise))).mean().backward()
+    generator.requires_grad_(True)
+    nn.functional.softplus(-critic(generator(noise))).mean(0).backward()
     adams[0].step()
     critic.requires_grad_(True)
+    generator.requires_grad_(False)
 """
 
 
@@ -107,6 +109,7 @@ def test_two_models_and_two_optimizers(run: Run, script: Callable[..., Path], co
     first, _ = run(script(TWO_MODELS, ADVERSARIAL, 200), config, check_gradients=True)
     assert first.workload_fingerprint.batch_size == 16
     assert first.found["model"].count("Sequential") == 2
+    assert sum(size for size, _ in first.gradients) == 4 * ((32 + 1) * 96 + (96 + 1 + 64 + 1) * 64 + 64 + 1)
     assert first.found["ddp"].startswith("2 modules of DDP(")
     assert first.gradient_error is not None
     assert (first.wrong, first.gradient_lossless) == (

@@ -11,7 +11,7 @@ from fixtures.session.options import OPTIONS, Option, all_options, check_values
 from fixtures.session.settings import Settings
 
 # Found on the machine, or from several options.
-DETECTED = {"gpus", "starter", "worlds", "minutes_of_turns"}
+DETECTED = {"gpus", "starter", "worlds", "turns_s"}
 
 
 def test_every_field_of_the_settings_is_set_by_one_option() -> None:
