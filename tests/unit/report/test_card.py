@@ -265,7 +265,7 @@ def test_batches_that_are_all_reduced_one_by_one_are_advised_against_where_that_
         ("loader", None, "the loader: more workers"),
         ("host", None, "the host's work: "),
         ("own", None, "train.py:39 main()"),
-        ("transfer", None, "what train.py:39 main() sends"),
+        ("transfer", None, "fewer or smaller collectives: train.py:39 main()"),
         ("waiting", "own", "what makes rank 0 late: train.py:39 main()"),
         ("waiting", "loader", "the loader: more workers"),
     ],
@@ -308,6 +308,8 @@ def test_a_run_in_which_no_config_gains_says_that_nothing_is_to_be_changed(
     record = undecided(h200(), reason, at_most_percent=None if most is None else min(most, 1.0))
     info_of(record, "test_throughput[vit_l_32-4gpu-ddp_default]")["step_limit"] = LIMITED | {"most_gain_percent": most}
     assert said(record)["change"] == says
+    every_test(record, step_limit={"by": "loader"})  # its change is not that of a config, which is proved
+    assert "proved" not in said(record)
 
 
 OF = " of a step of ddp_default, PyTorch's default"
