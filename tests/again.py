@@ -14,12 +14,8 @@ from tests.sharing_out import TIMES
 _FAILED = Path(__file__).parents[1] / ".pytest_cache" / "v" / "cache" / "lastfailed"
 
 
-def only_times(failed: list[str]) -> bool:
-    """Some tests failed, and all of them are of the unit that compares times."""
-    return bool(failed) and all(test.startswith(TIMES) for test in failed)
-
-
 if __name__ == "__main__":
     failed = list(json.loads(_FAILED.read_text())) if _FAILED.exists() else []
     command = [sys.executable, "-m", "pytest", "-n", "0", *failed]
-    sys.exit(subprocess.run(command, check=False).returncode if only_times(failed) else 1)
+    only_times = failed and all(test.startswith(TIMES) for test in failed)
+    sys.exit(subprocess.run(command, check=False).returncode if only_times else 1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -109,17 +108,12 @@ def _with_vectors(name: str, dtype: str) -> Hook:
     )
 
 
-# Any: DDP, and the state and the function of the hook.
-def _bf16(ddp: Any) -> tuple[Any, Any]:
-    return Bf16State(ddp.process_group), bf16_all_to_all_hook
-
-
 INT8 = quantised(f"{__name__}:INT8", "int8")
 INT8_FP32_VECTORS = _with_vectors("INT8_FP32_VECTORS", "int8")
 FP8_FP32_VECTORS = _with_vectors("FP8_FP32_VECTORS", "float8_e4m3fn")
 BF16 = Hook(
     name=f"{__name__}:BF16",
-    build=_bf16,
+    build=lambda ddp: (Bf16State(ddp.process_group), bf16_all_to_all_hook),
     promise="mean",
     wire_dtype="bfloat16",
     wire_bytes=by_shares(block=1, block_bytes=2),

@@ -4,7 +4,6 @@ As a script: ``learnable.py [--by-hand] [--steps N]``.
 """
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -31,11 +30,14 @@ def _loss(model: nn.Module, values: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(model(values), labels)
 
 
-def _sgd(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.2)
-
-
-workload = Workload(name="learnable", batch_size=32, model=model, sample=sample, loss=_loss, optimizer=_sgd)
+workload = Workload(
+    name="learnable",
+    batch_size=32,
+    model=model,
+    sample=sample,
+    loss=_loss,
+    optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.2),
+)
 unlearnable = replace(workload, name="unlearnable", optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
 
 

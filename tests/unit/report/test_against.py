@@ -79,12 +79,9 @@ def test_what_nccls_log_shows_is_reported(
     assert lines[3 : next(n for n, line in enumerate(lines) if line.startswith("test "))] == says
 
 
-def rows_of(own_s: list[float], other_s: list[float]) -> str:
-    return "\n".join(unwrapped(compared(own_s, other_s, {"NOTHING": "1"}, {}, {})))
-
-
 def test_launches_left_out_are_named_and_are_not_in_the_times() -> None:
-    text = rows_of([1.0, 1.001, 1.0, 1.001, 1.0, 1.08], [1.0, 1.001] * 3)
+    own_s = [1.0, 1.001, 1.0, 1.001, 1.0, 1.08]
+    text = "\n".join(unwrapped(compared(own_s, [1.0, 1.001] * 3, {"NOTHING": "1"}, {}, {})))
     assert "this environment against the same with NOTHING=1: 1 ok (no difference of 1 %)\n" in text
     assert "without: 1 of 6 launches left out: 7.9 % slower than the others" in text
     assert re.search(r"test_throughput\[ddp\] +1000\.\d\d +1000\.\d\d ", text), text

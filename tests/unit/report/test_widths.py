@@ -89,12 +89,10 @@ def everything() -> Run:
     return run
 
 
-def is_prose(line: str) -> bool:
-    return not line.startswith("    ") and "pytest perf " not in line
-
-
 def too_long(lines: list[str]) -> list[str]:
-    return [line for line in lines if is_prose(line) and len(line) > WIDTH]
+    """Of the lines of prose."""
+    prose = (line for line in lines if not line.startswith("    ") and "pytest perf " not in line)
+    return [line for line in prose if len(line) > WIDTH]
 
 
 @pytest.mark.parametrize("section", ["report", "against", "breakdown", "bandwidth"])
