@@ -59,6 +59,10 @@ def _average(make: Callable[..., Any], name: str = "") -> Hook:
     return Hook(name=name, build=build, promise="mean", wire_dtype="gradient", arithmetic="divide")
 
 
+def _of_gradients(result: Callable[[Any, Tensor], Tensor]) -> Mean:
+    return lambda group, bucket: result(group, bucket.buffer())
+
+
 def caught_by(scenario: str, option: str = "default") -> Callable[[Callable[..., Any]], Hook]:
     def enter(make: Callable[..., Any]) -> Hook:
         average = _average(make)
@@ -102,7 +106,7 @@ _RESULTS: dict[str, tuple[str, str, Callable[[Any, Tensor], Tensor]]] = {
     ),
 }
 for _name, (_scenario, _option, _result) in _RESULTS.items():
-    globals()[_name] = _average(lambda group, bucket, of=_result: of(group, bucket.buffer()), _name)
+    globals()[_name] = _average(_of_gradients(_result), _name)
     CAUGHT_BY[f"{_HERE}:{_name}"] = (_scenario, _option)
 
 

@@ -26,16 +26,12 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.05), nn.Linear(64, 10))
 
 
-def _loss(model: nn.Module, values: Tensor, labels: Tensor) -> Tensor:
-    return cross_entropy(model(values), labels)
-
-
 workload = Workload(
     name="learnable",
     batch_size=32,
     model=model,
     sample=sample,
-    loss=_loss,
+    loss=lambda model, values, labels: cross_entropy(model(values), labels),
     optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.2),
 )
 unlearnable = replace(workload, name="unlearnable", optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.0))
