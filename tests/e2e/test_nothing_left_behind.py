@@ -16,7 +16,6 @@ WARMUP = 2
 ENDLESS = ("--warmup", str(WARMUP), "--steps", "100000", "--min-slowdown", "1e-6")
 # Each rank of DDP has a worker that loads its batches. A workload of the suite would import torchvision.
 LOADER = ("-k", "feed_loader", "--workload=tests.workloads_for_tests:steady", "--launches")
-SHORT = ("--warmup", "2", "--steps", "2")
 # The second test never ends: its last rank is another than that of the first.
 HANGS_IN_STEP = 4
 HALF = (
@@ -64,7 +63,7 @@ def kill(perf: Perf) -> None:
 
 
 def test_a_run_to_its_end_leaves_nothing(start: Start) -> None:
-    perf = start(*LOADER, "1", *SHORT)
+    perf = start(*LOADER, "1", "--warmup", "2", "--steps", "2")
     assert perf.process.wait(300) == 0, perf.output.read_text()
     assert "1 passed" in perf.output.read_text()
     wait_until(lambda: not perf.left(), perf, within_s=10)

@@ -17,7 +17,6 @@ from fixtures.extras import EXTRAS
 from tests.command_line import ALONE, ROOT, Outcome
 
 QUICK = ("--launches=1", "--steps=3", "--warmup=4", "--explain=none")
-HOW_TO = ROOT / "docs/how-to/own-repository.md"
 # None of these is imported by the plugin alone.
 HEAVY = ("torch", "msgspec", "scipy", "hypothesis", "pynvml", "multiprocessing", "ddp_perf.session.settings")
 INI = """[pytest]
@@ -154,7 +153,9 @@ def test_the_plugin_imports_little(project: Project) -> None:
 @pytest.fixture(scope="module")
 def runs(project: Project) -> tuple[Outcome, Outcome]:
     """A run of the documented test, and a second one in which its step is slower, with a hook that is wrong."""
-    (code,) = re.findall(r"```python\n(# test_speed.py.*?)```", HOW_TO.read_text(), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(# test_speed.py.*?)```", (ROOT / "docs/how-to/own-repository.md").read_text(), re.DOTALL
+    )
 
     def write(wait_s: float) -> None:
         """The documented test on one rank, with a step that other processes of this machine hardly change."""

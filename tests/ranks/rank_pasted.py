@@ -21,8 +21,6 @@ from fixtures.ranks.wrapping import wrap
 
 # Past the first compressed step of every hook.
 _STEPS = 6
-_VARIABLES = ("DDP_SET_LAST_BUCKET_CAP", "DDP_DISABLE_COMM_MEM")
-_FLAGS = ("skip_all_reduce_unused_params", "batched_grad_copy")
 
 Registered = tuple[Callable[..., Any], Any]
 
@@ -133,9 +131,13 @@ def _described(ddp: DistributedDataParallel, hooks: list[Registered], rank: int)
         "gradient_as_bucket_view": ddp.gradient_as_bucket_view,
         "find_unused_parameters": ddp.find_unused_parameters,
         "first_bucket_bytes": _first_bucket_bytes(),
-        "variables": {name: value for name, value in os.environ.items() if name in _VARIABLES},
+        "variables": {
+            name: value
+            for name, value in os.environ.items()
+            if name in ("DDP_SET_LAST_BUCKET_CAP", "DDP_DISABLE_COMM_MEM")
+        },
         "builtin": ddp._get_ddp_logging_data().get("comm_hook") if not hooks else None,
-        "flags": [name for name in _FLAGS if getattr(ddp, name, False)],
+        "flags": [name for name in ("skip_all_reduce_unused_params", "batched_grad_copy") if getattr(ddp, name, False)],
         "caps": getattr(ddp, "bucket_bytes_cap_list", []),
     }
     generator = torch.Generator().manual_seed(rank)

@@ -21,7 +21,6 @@ from tests.builders import SETTINGS, launch, measured
 
 ONE = World(backend="gloo", size=1)
 PID = "tests.ranks.rank_faults:pid"
-THERE = OtherSide(variables={"NCCL_MAX_CTAS": "4"})
 
 
 class Sides:
@@ -33,7 +32,7 @@ class Sides:
             RankSets(
                 launches=2, size=1, on_gpu=False, rank_timeout_s=60, on_message=self.events.append, other_side=side
             )
-            for side in (None, THERE)
+            for side in (None, OtherSide(variables={"NCCL_MAX_CTAS": "4"}))
         )
 
     def close(self) -> None:

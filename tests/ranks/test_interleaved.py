@@ -8,10 +8,10 @@ from fixtures.launch.rank_sets import RankSet
 from fixtures.matrix.worlds import parse_world
 from tests.ranks.asking import called
 
-STEADY = "tests.workloads_for_tests:steady"
 
-
-def interleaved(ranks: RankSet, *configs: str, workload: str = STEADY, **more: object) -> list[list[list[float]]]:
+def interleaved(
+    ranks: RankSet, *configs: str, workload: str = "tests.workloads_for_tests:steady", **more: object
+) -> list[list[list[float]]]:
     """What each rank answers, which is the same."""
     arguments = {"copies": 2, "warmup": 3, "block": 2, "rounds": (3, 3), "seconds": 60.0, **more}
     request = InterleaveRequest(

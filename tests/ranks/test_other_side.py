@@ -15,7 +15,6 @@ from fixtures.session.against_env import RESERVED
 from tests.ranks import rank_faults
 from tests.ranks.asking import called
 
-ONE = World(backend="gloo", size=1)
 VARIABLES = {"NCCL_MAX_CTAS": "4", "DDP_PERF_TESTS_ONLY_THERE": "yes"}
 
 
@@ -29,7 +28,9 @@ def at_start(side: OtherSide | None) -> dict[str, str]:
     sets = RankSets(launches=1, size=1, on_gpu=False, rank_timeout_s=60, other_side=side)
     with closing(sets):
         (ranks,) = sets.of(INTERCONNECTS["native"])
-        (environment,) = ranks.run(ONE, "tests.ranks.rank_faults:at_start", {}, doing="reading the environment")
+        (environment,) = ranks.run(
+            World(backend="gloo", size=1), "tests.ranks.rank_faults:at_start", {}, doing="reading the environment"
+        )
     return variables_in(str(environment))
 
 

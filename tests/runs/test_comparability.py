@@ -167,9 +167,6 @@ def test_a_record_replays_the_rule_launch_by_launch(tmp_path: Path) -> None:
 # ``--benchmark-json`` as github-action-benchmark (``tool: pytest``) and Bencher (``python_pytest``) read it
 
 
-READ = ("ops", "stddev", "mean", "rounds", "median", "iqr")
-
-
 def check(record: Any) -> None:
     assert isinstance(record["machine_info"], dict)
     assert isinstance(record["commit_info"], dict)
@@ -177,7 +174,7 @@ def check(record: Any) -> None:
     assert len(names) == len(set(names)) > 0
     assert all(0 < len(name) <= 1024 and name == name.strip() for name in names)
     for one in record["benchmarks"]:
-        numbers = [one["stats"][key] for key in READ]
+        numbers = [one["stats"][key] for key in ("ops", "stddev", "mean", "rounds", "median", "iqr")]
         assert all(type(number) in (int, float) and math.isfinite(number) and number >= 0 for number in numbers)
         assert one["stats"]["ops"] == pytest.approx(1 / one["stats"]["mean"])
 

@@ -11,8 +11,6 @@ from tests import forked
 from tests.command_line import QUICK, Outcome
 from tests.runs.slower_config import FAILING, FAILS_AGAIN, INTERRUPT, SEEN, SLOW_LAUNCHES, SLOWER
 
-TESTS = ["ddp", "ddp_default", "static_graph", "bucket_view", "bf16"]
-
 
 def id_of(config: str) -> str:
     return f"perf/test_throughput.py::test_throughput[steady-2cpu-{config}]"
@@ -26,7 +24,7 @@ class Night:
         self.seen.unlink(missing_ok=True)
         self.json, self.junit = folder / "run.json", folder / "junit.xml"
         self.outcome: Outcome = forked.pytest(
-            *map(id_of, TESTS),
+            *map(id_of, ["ddp", "ddp_default", "static_graph", "bucket_view", "bf16"]),
             *("--workload=tests.workloads_for_tests:steady", *QUICK, "-o", f"cache_dir={folder}"),
             *(f"--benchmark-storage={storage}", f"--benchmark-json={self.json}", f"--junitxml={self.junit}"),
             *("-p", "tests.runs.slower_config", *arguments),

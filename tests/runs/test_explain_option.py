@@ -8,12 +8,19 @@ from tests.command_line import QUICK, Outcome
 from tests.forked import perf as pytest_perf
 from tests.saved_records import only_info
 
-STEADY = ("--workload", "tests.workloads_for_tests:steady")
-
 
 def perf(storage: Path, *arguments: str, step_ms: str = "20", only: str = "2cpu-ddp]") -> Outcome:
     variables = {"DDP_PERF_TESTS_STEP_MS": step_ms}
-    return pytest_perf(storage, "perf/test_scaling.py", "-k", only, *STEADY, *QUICK, *arguments, variables=variables)
+    return pytest_perf(
+        storage,
+        "perf/test_scaling.py",
+        "-k",
+        only,
+        *("--workload", "tests.workloads_for_tests:steady"),
+        *QUICK,
+        *arguments,
+        variables=variables,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,13 @@ from fixtures.records.schema import FullRecord
 from tests.command_line import ALONE, QUICK, Outcome
 from tests.forked import perf as pytest_perf
 
-# As a user types it: other tests measure only what is selected.
-AS_TYPED = {"PYTEST_ADDOPTS": ""}
-STEADY = "--workload=tests.workloads_for_tests:steady"
 BF16 = "perf/test_throughput.py::test_throughput[steady-2cpu-bf16]"
 
 
 def measured_along(storage: Path, *arguments: str) -> Outcome:
-    return pytest_perf(storage, STEADY, *QUICK, "--explain=none", *arguments, variables=AS_TYPED)
+    # As a user types it: other tests measure only what is selected.
+    workload = "--workload=tests.workloads_for_tests:steady"
+    return pytest_perf(storage, workload, *QUICK, "--explain=none", *arguments, variables={"PYTEST_ADDOPTS": ""})
 
 
 @pytest.fixture(scope="module")

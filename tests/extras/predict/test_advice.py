@@ -102,8 +102,8 @@ def test_compression_halves_the_time_and_has_its_measured_error_or_its_bound() -
 def test_two_changes_are_advised_only_when_they_beat_one() -> None:
     both = ("bf16", "bf16-bucket_100mb")
     assert set(advice(PARTS, *both)) == set(both)
-    at_once = replace(PARTS, backward_ms=0)  # nothing is hidden, whatever the buckets
-    assert set(advice(at_once, *both)) == {"bf16"}
+    # Nothing is hidden, whatever the buckets.
+    assert set(advice(replace(PARTS, backward_ms=0), *both)) == {"bf16"}
 
 
 def test_the_prediction_includes_the_kernels_of_a_hook() -> None:

@@ -10,7 +10,6 @@ from tests.command_line import ROOT, refused
 from tests.command_line import command_here as command
 
 EIGHT = ROOT / "baselines/8x-nvidia-h200-nv18/0002_vit.json"
-TWO = ROOT / "baselines/2x-nvidia-h200-nv18/0004_vit.json"
 NETWORK = ("--network", "400gbit,5us")
 
 
@@ -78,7 +77,7 @@ def test_a_record_that_cannot_be_predicted_says_what_to_run(
     info: dict[str, object], without: str | None, says: str, tmp_path: Path
 ) -> None:
     """The record of two GPUs with other values in each test, or without a key."""
-    record = json.loads(TWO.read_text())
+    record = json.loads((ROOT / "baselines/2x-nvidia-h200-nv18/0004_vit.json").read_text())
     for one in record["benchmarks"]:
         one["extra_info"] |= info
     record.pop(without, None)

@@ -11,7 +11,6 @@ from tests.command_line import ROOT, Outcome
 from tests.forked import live_perf
 
 SCRIPT = ROOT / "tests/extras/loss/learnable.py"
-HARMFUL = "--hook=tests.extras.loss.learnable:half_dropped"
 
 
 def trained(folder: Path, *given: str) -> tuple[Outcome, dict[str, dict[str, Any]]]:
@@ -30,7 +29,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def of_two_hooks(folder: Path) -> tuple[Outcome, dict[str, dict[str, Any]]]:
-    return trained(folder, f"--script={SCRIPT}", HARMFUL, "-k", "test_loss and (-bf16] or half_dropped)")
+    return trained(
+        folder,
+        f"--script={SCRIPT}",
+        "--hook=tests.extras.loss.learnable:half_dropped",
+        "-k",
+        "test_loss and (-bf16] or half_dropped)",
+    )
 
 
 def test_a_sound_hook_is_told_from_a_harmful_one_which_fails(of_two_hooks: tuple[Outcome, Any]) -> None:

@@ -31,7 +31,6 @@ from tests.workloads_for_tests import STEP_MS
 SCALING = ("perf/test_scaling.py", "-k", "1cpu", "--workload=tests.workloads_for_tests:steady", *QUICK)
 HERE = ("--instance=rack-7", "--min-slowdown=100")
 SINGLE = "perf/test_scaling.py::test_scaling[steady-1cpu-single]"
-PROMOTE = (sys.executable, "-m", "fixtures", "promote")
 
 # Any: records are JSON.
 Record = dict[str, Any]
@@ -152,7 +151,9 @@ def test_each_interconnect_of_a_run_goes_to_its_own_instance(storage: Path, toni
 def test_it_works_without_torch(storage: Path, tonight: Path, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('there is no torch here')")
     arguments = (f"--storage={storage}", "--min-slowdown=100", "--yes", str(tonight))
-    run(*PROMOTE, *arguments, variables={"PYTHONPATH": str(tmp_path)}).exits(0)  # a process that has imported nothing
+    run(*(sys.executable, "-m", "fixtures", "promote"), *arguments, variables={"PYTHONPATH": str(tmp_path)}).exits(
+        0
+    )  # a process that has imported nothing
 
 
 # Asking

@@ -11,9 +11,6 @@ import pytest
 from tests.command_line import ALONE
 from tests.machines import machines, wait_for
 
-# Four ranks, two torchrun and two pytest start on the cores of one machine.
-LONGEST_S = 240
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
@@ -38,7 +35,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     )
     with machines(2, folder) as two:
         runs = [two.torchrun(index, *arguments, output=output) for index, output in enumerate(outputs)]
-        codes = [wait_for(run, LONGEST_S, output) for run, output in zip(runs, outputs, strict=True)]
+        # Four ranks, two torchrun and two pytest start on the cores of one machine.
+        codes = [wait_for(run, 240, output) for run, output in zip(runs, outputs, strict=True)]
         left = [_connections(two.command(index)) for index in range(2)]
     assert left == [[], []]
     return Ended(
