@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 
@@ -51,6 +51,13 @@ WORKERS = (
     "batches = iter(torch.utils.data.DataLoader([(torch.ones(64), 1)] * 10_000, 32, num_workers=4, collate_fn=collate))"
 )
 
+# Before the host is watched.
+PAUSES = """
+from fixtures.ranks.script import flow
+host = flow.WatchedHost
+flow.WatchedHost = lambda *of: time.sleep(1) or host(*of)
+"""
+
 
 @pytest.mark.parametrize(
     ("by", "line", "before", "step"),
@@ -77,6 +84,13 @@ def test_the_limit_has_the_line_in_which_it_lies(
     # Of two ranks on two cores one may be late: the others wait for it because of the same part.
     limit = found.late_by if found.by == "waiting" else found.by
     assert (limit, (found.line or "").split(" ")[0]) == (by, line_with(path, line))
+
+
+def test_what_a_loader_has_ready_after_the_window_does_not_shorten_the_watched_steps(run: Run, script: Write) -> None:
+    step = f"{STEP.replace('batch()', 'next(batches)')}time.sleep(0.035)"
+    first, _ = run(script(IMPORTS + PAUSES + COLLATES + WORKERS, step, steps=200), watch_s=1.0, steps=20)
+    assert first.host_time is not None
+    assert fmean(first.host_time.step_s) > 0.9 * fmean(first.step_s)
 
 
 def test_the_rank_that_the_others_wait_for_has_the_line_that_makes_it_late(run: Run, script: Write) -> None:

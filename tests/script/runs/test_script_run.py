@@ -44,7 +44,7 @@ def test_the_default_configs_are_measured_and_profiled(recorded: Outcome, storag
 def test_the_run_says_what_the_script_trains(recorded: Outcome) -> None:
     assert re.search(r"trains Sequential, [1-9]\d*\.\d k parameters, [1-9]\d*\.\d kB of gradients", recorded.output)
     assert "DDP(bucket_cap_mb=1), hook none, AdamW" in " ".join(recorded.output.split())
-    assert "each launch runs it from its start for at most 153 steps" in recorded.output
+    assert "each launch runs it from its start for at most 253 steps" in recorded.output
 
 
 def test_what_limits_a_script_that_forbids_profilers_comes_from_its_host(storage: Path, tmp_path: Path) -> None:
