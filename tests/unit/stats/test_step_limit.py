@@ -67,7 +67,8 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
         (on_gpu({"loader": 70, "forward": 30}, {"compute": 40, "idle": 60}), "loader", 60),
         (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
         # Launch, wait, launch.
-        (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 81, "idle": 19}), "synchronisation", 19),
+        (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 79, "idle": 21}), "synchronisation", 21),
+        (on_gpu({**HOST, "backward": 20, AHEAD: 25}, {"compute": 81, "idle": 19}), "compute", 81),
         (
             replace(on_gpu({**HOST, "backward": 33, AHEAD: 12}, {"compute": 50, "idle": 50}), errors_ms={AHEAD: 3.0}),
             "host",
@@ -98,6 +99,14 @@ def test_both_limit_where_neither_has_slack(idle: int) -> None:
     assert of(replace(account, is_ahead=True)).also == (None if idle < 10 else "host")
     copies = on_gpu({"copy": 60, "forward": 40}, {"compute": 70, "copy": 30 - idle, "idle": idle})
     assert (of(copies).by, of(copies).also) == ("copy", None)
+
+
+def test_loaders_that_are_late_by_turns_limit_whichever_rank_was_late_in_the_profile() -> None:
+    """Of a launch of an ImageNet example with two workers a rank."""
+    first = on_gpu({"loader": 137, "own": 29, AHEAD: 24}, {"compute": 67, "transfer": 2, "waiting": 118, "idle": 3})
+    second = on_gpu({"loader": 26, "own": 29, AHEAD: 135}, {"compute": 60, "transfer": 2, "waiting": 73, "idle": 55})
+    found = of(late(first, rank_1=118), second)
+    assert [found.by, found.percent, found.line] == ["loader", pytest.approx(100 * 121 / 190), "train.py:loader"]
 
 
 def test_another_part_of_an_idle_gpus_host_is_as_large_only_within_the_errors() -> None:
