@@ -96,15 +96,15 @@ def test_a_folder_is_refused_with_the_files_to_name(tmp_path: Path) -> None:
     assert explain(*tmp_path.glob(wanted.name)).exit_code == 0
 
 
-def late_in_load(rank: int) -> Recording:
-    """Steps of torch.profiler with a range of the user's own, in which rank 1 takes 20 ms longer."""
+def late_in_load(rank: int, copy_us: int = 20_020) -> Recording:
+    """Steps of torch.profiler with a range of the user's own, in which rank 1 takes 20 ms longer; copy_us: its copy."""
     recording = Recording(rank=rank)
     for step in range(3):
         host, device = 400 * step, 1000 + 22_000 * step
         ready = device + (20_020 if rank == 1 else 20)
         recording.range(f"ProfilerStep#{step}", host, host + 380)
         recording.range("load", host + 10, host + 100)
-        recording.run("Memcpy HtoD (Pinned -> Device)", device, ready, at=host + 20)
+        recording.run("Memcpy HtoD (Pinned -> Device)", device, min(ready, device + copy_us), at=host + 20)
         recording.range("inside", host + 30, host + 40)
         recording.range("train", host + 110, host + 300)
         recording.run(GEMM, ready, ready + 300, at=host + 120)
@@ -120,6 +120,8 @@ def test_the_steps_of_torch_profiler_and_the_users_own_ranges_name_the_phase_of_
     ).exits(0)
     assert "phases of rank 1 on the device, ms: load 20.02, train 0.50" in outcome.output
     assert "rank 1 is late by 20.0 ms, in load" in outcome.output
+    idle = [late_in_load(rank, 2_000).chrome(tmp_path / f"idle{rank}.json", world_size=3) for rank in range(3)]
+    assert "late by" not in explain(*idle).exits(0).output
 
 
 @pytest.mark.parametrize(
