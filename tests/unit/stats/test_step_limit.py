@@ -66,6 +66,7 @@ HOST = {"loader": 5.0, "forward": 25.0, "backward": 45.0, "update": 10.0, "own":
         (on_gpu(HOST, {"compute": 79, "idle": 21}), "host", 21),
         (on_gpu({"loader": 70, "forward": 30}, {"compute": 40, "idle": 60}), "loader", 60),
         (on_gpu({"own": 70, "forward": 30}, {"compute": 40, "idle": 60}), "own", 60),
+        (on_gpu({"loader": 40, "own": 45, "forward": 15}, {"compute": 50, "idle": 50}), "own", 50),
         # Launch, wait, launch.
         (on_gpu({**HOST, "backward": 30, AHEAD: 15}, {"compute": 79, "idle": 21}), "synchronisation", 21),
         (on_gpu({**HOST, "backward": 20, AHEAD: 25}, {"compute": 81, "idle": 19}), "compute", 81),
