@@ -57,6 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         option.loadscopereorder = False  # in the order of collection, which begins with the longest files
         option.benchmark_disable = True  # pytest-benchmark warns of xdist otherwise
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads of processes that share the cores wait for each other
+        warm_ranks.start()  # one for all of them
     if hasattr(config, "workerinput"):
         gc.disable()
         import torch

@@ -99,6 +99,7 @@ def _warm() -> subprocess.Popen[bytes]:
 
 def main() -> None:
     """Import the modules that all runs need, then fork for each request."""
+    gc.disable()
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     import pytest
 
@@ -110,8 +111,8 @@ def main() -> None:
     for module in ("fixtures.__main__", "scipy.optimize", "torch", "tests.fake_ranks", "tests.gradient_checks"):
         importlib.import_module(module)
     _find_plugins_once()
-    gc.collect()
     gc.freeze()
+    gc.enable()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -87,8 +88,13 @@ def options() -> tuple[str, ...]:
 
 
 def _folder() -> Path:
-    """Start the warm process if there is none; return its folder."""
-    return Path(os.environ.get(_FOLDER) or _start())
+    """Start the warm process if there is none; return its folder once it takes requests."""
+    folder = Path(os.environ.get(_FOLDER) or start())
+    for _ in range(20 * _DEADLINE_S):
+        if (folder / "socket").exists():
+            return folder
+        time.sleep(0.05)
+    raise AssertionError("the warm process does not come up")
 
 
 def _conditions() -> dict[str, Any]:
@@ -156,16 +162,12 @@ class _Forked:
 
 
 @cache
-def _start() -> str:
-    """Start the warm process of this one, with which it ends; return its folder once it takes requests."""
+def start() -> str:
+    """Start the warm process of this one and of its children, with which it ends; return its folder."""
     folder = tempfile.mkdtemp(prefix="warm-")
     atexit.register(shutil.rmtree, folder)
-    process = warm_process(
-        "tests.warm_ranks", folder, variables={**_environment, **_CONTEXT, **_KEEP_MEMORY, reaper.MARKER: _NO_SESSION}
-    )
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], _DEADLINE_S)[0], "the warm process does not come up"
-    assert process.stdout.readline() == b"ready\n"
+    variables = {**_environment, **_CONTEXT, **_KEEP_MEMORY, reaper.MARKER: _NO_SESSION}
+    warm_process("tests.warm_ranks", folder, variables=variables)
     os.environ[_FOLDER] = folder
     return folder
 
@@ -197,7 +199,6 @@ def main(folder: Path) -> None:
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
     marker = libc.getenv(reaper.MARKER.encode())  # where /proc/PID/environ is read from
-    ready = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     for name in _KEEP_MEMORY:  # read when the process started; no condition of a rank
         del os.environ[name]
@@ -206,14 +207,14 @@ def main(folder: Path) -> None:
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "only a process of one thread can be forked"
     (folder / "conditions").write_text(conditions)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / "socket"))
+    listener.bind(str(folder / "bound"))
     listener.listen(64)
+    (folder / "bound").rename(folder / "socket")
     woken, wake = socket.socketpair()
     wake.setblocking(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake.fileno())
-    ready.write(b"ready\n")
     statuses: dict[int, int] = {}
     while True:
         readable = select.select([listener, woken, sys.stdin], [], [])[0]
@@ -245,11 +246,12 @@ def _import_all() -> None:
 
     import fixtures.ranks
 
+    gc.disable()
     importlib.import_module("torch._dynamo")
     for module in pkgutil.iter_modules(fixtures.ranks.__path__):
         importlib.import_module(f"fixtures.ranks.{module.name}")
-    gc.collect()
     gc.freeze()  # else each fork collects, and copies, all that was imported
+    gc.enable()
 
 
 def _report_exits(statuses: dict[int, int]) -> None:

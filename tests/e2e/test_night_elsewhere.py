@@ -30,7 +30,7 @@ SHORT = (
     "-k 'single or test_speed'"
 )
 # No index, and the packages of this environment.
-PIP = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
+PIP = {"PIP_NO_DEPS": "1", "PIP_NO_COMPILE": "1", "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 # Of the wheel and of a clone, whichever runs.
 ALL_QUIET = f"""
 import sys

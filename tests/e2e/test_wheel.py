@@ -115,7 +115,7 @@ def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
     (packages,) = (folder / ".venv/lib").glob("python*/site-packages")
     (packages / "these.pth").write_text(sysconfig.get_path("purelib"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
-    command = [*pip, "install", "--no-deps", "--no-index", "--ignore-installed", str(wheel)]
+    command = [*pip, "install", "--no-deps", "--no-index", "--no-compile", "--ignore-installed", str(wheel)]
     subprocess.run(command, check=True, capture_output=True)
     (folder / "pytest.ini").write_text(INI)
     return Project(folder=folder, programs=python.parent)

@@ -15,7 +15,6 @@ from tests.mutants.scenarios import AVERAGERS, BUFFERS, CAUGHT_BY, LOCAL_HOOKS, 
 SOUND = sound.name
 # Three, since two ranks have no smaller group than one rank each.
 THREE = World(backend="gloo", size=3)
-TWO = World(backend="gloo", size=2)
 ONE = World(backend="gloo", size=1)
 # PowerSGD counts its steps, so a step without the hook is noticed.
 COUNTING = "fixtures.matrix.hooks:POWERSGD_FULL_RANK"
@@ -31,7 +30,7 @@ def in_scenario(three_ranks: RankSets, hook: str, scenario: str, option: str, wo
     """world: None: the largest in which the suite runs the scenario on a CPU."""
     if SCENARIOS[scenario].since > torch_version():
         pytest.skip(f"{scenario} needs a newer torch than {version('torch')}")
-    world = world or (TWO if SCENARIOS[scenario].pairs else THREE)
+    world = world or (World(backend="gloo", size=2) if SCENARIOS[scenario].pairs else THREE)
     return ask(three_ranks, world, "scenarios:check", hook=hook, scenario=scenario, option=option)
 
 

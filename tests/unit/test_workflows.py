@@ -22,7 +22,6 @@ SCRIPT = ROOT / ".github/regression_issue.py"
 RECORD = ROOT / "baselines/8x-nvidia-h200-nv18/0003_vit.json"
 URL = "https://example.org/runs/1"
 
-EXPRESSION = re.compile(r"\$\{\{(.*?)\}\}")
 
 # Any: workflows are YAML.
 Workflow = dict[Any, Any]
@@ -40,9 +39,6 @@ def commands() -> list[Any]:
     return [pytest.param(step["run"], id=f"{workflow}-{step.get('name', step['run'])}") for workflow, step in steps]
 
 
-in_each_step = pytest.mark.parametrize("run", commands())
-
-
 def test_no_code_of_a_fork_runs_on_the_gpus() -> None:
     on_gpus = [(workflow, job) for workflow, job in jobs() if "self-hosted" in job["runs-on"]]
     assert {workflow for workflow, _ in on_gpus} == {"nightly", "against"}
@@ -57,10 +53,10 @@ def test_the_workflows_use_the_action_with_inputs_that_it_has() -> None:
     assert all(step["shell"] == "bash" for step in ACTION["runs"]["steps"])
 
 
-@in_each_step
+@pytest.mark.parametrize("run", commands())
 def test_nothing_is_written_into_a_command_line(run: str) -> None:
     """What a person can choose, such as the name of a branch, reaches a shell in variables only."""
-    assert EXPRESSION.findall(run) == []
+    assert re.findall(r"\$\{\{(.*?)\}\}", run) == []
 
 
 # The issue of a slower night. The records are one of a real run, edited; ``gh`` is a script that writes down its calls.

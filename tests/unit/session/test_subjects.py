@@ -174,9 +174,6 @@ def test_lines_of_code_stay_as_they_are() -> None:
     assert lines_of(f"rank 0 raised:\n{FRAME}\n\nat step 0") == ["rank 0 raised:", FRAME, "", "at step 0"]
 
 
-WORLDS = worlds_of(4)
-
-
 @pytest.mark.parametrize(
     ("configs", "world", "references"),
     [
@@ -203,4 +200,4 @@ def test_a_config_is_compared_with_what_was_not_selected(configs: str, world: st
     cells = [
         CellName(workload="vit_l_32", world=world, interconnect="native", config=config) for config in configs.split()
     ]
-    assert ", ".join(f"{cell.config} {cell.world}" for cell in missing_references(cells, WORLDS)) == references
+    assert ", ".join(f"{cell.config} {cell.world}" for cell in missing_references(cells, worlds_of(4))) == references

@@ -11,7 +11,6 @@ from tests.extras.hooks.broken_hooks import HIDES_NAN
 from tests.extras.hooks.sound_hooks import BF16, INT8, INT8_FP32_VECTORS
 from tests.ranks.test_wire_bytes import GRADIENTS, wire
 
-RANK = "tests.extras.hooks.ranks.rank_not_finite:not_finite"
 TWO = parse_world("2cpu")
 NOT_FINITE = {"option": "default", "kinds": ["non_finite"]}
 
@@ -23,7 +22,9 @@ def found(ranks: RankSet, check: str, hook: str, **arguments: object) -> list[st
 @pytest.mark.parametrize("hook", ["fp8_all_to_all", BF16.name, INT8.name, INT8_FP32_VECTORS.name])
 def test_what_is_not_finite_arrives_is_not_remembered_and_breaks_no_promise(ranks: RankSet, hook: str) -> None:
     for value in (math.inf, math.nan):
-        for answer in ranks.run(TWO, RANK, {"hook": hook, "value": value}, doing=hook):
+        for answer in ranks.run(
+            TWO, "tests.extras.hooks.ranks.rank_not_finite:not_finite", {"hook": hook, "value": value}, doing=hook
+        ):
             first, *later = answer["finite"]
             assert first < 1
             assert later == [1, 1, 1]
