@@ -21,7 +21,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -88,13 +87,8 @@ def options() -> tuple[str, ...]:
 
 
 def _folder() -> Path:
-    """Start the warm process if there is none; return its folder once it takes requests."""
-    folder = Path(os.environ.get(_FOLDER) or start())
-    for _ in range(20 * _DEADLINE_S):
-        if (folder / "socket").exists():
-            return folder
-        time.sleep(0.05)
-    raise AssertionError("the warm process does not come up")
+    """Start the warm process if there is none; return its folder."""
+    return Path(os.environ.get(_FOLDER) or start())
 
 
 def _conditions() -> dict[str, Any]:
@@ -163,11 +157,15 @@ class _Forked:
 
 @cache
 def start() -> str:
-    """Start the warm process of this one and of its children, with which it ends; return its folder."""
+    """Start the warm process of this one and its children, with which it ends; return its folder once it listens."""
     folder = tempfile.mkdtemp(prefix="warm-")
     atexit.register(shutil.rmtree, folder)
-    variables = {**_environment, **_CONTEXT, **_KEEP_MEMORY, reaper.MARKER: _NO_SESSION}
-    warm_process("tests.warm_ranks", folder, variables=variables)
+    process = warm_process(
+        "tests.warm_ranks", folder, variables={**_environment, **_CONTEXT, **_KEEP_MEMORY, reaper.MARKER: _NO_SESSION}
+    )
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], _DEADLINE_S)[0], "the warm process does not come up"
+    assert process.stdout.readline() == b"ready\n"
     os.environ[_FOLDER] = folder
     return folder
 
@@ -199,17 +197,18 @@ def main(folder: Path) -> None:
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
     marker = libc.getenv(reaper.MARKER.encode())  # where /proc/PID/environ is read from
+    ready = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     for name in _KEEP_MEMORY:  # read when the process started; no condition of a rank
         del os.environ[name]
     conditions = json.dumps(_conditions())  # before torch sets variables of its own
-    _import_all()
-    assert len(list(Path("/proc/self/task").iterdir())) == 1, "only a process of one thread can be forked"
     (folder / "conditions").write_text(conditions)
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / "bound"))
+    listener.bind(str(folder / "socket"))
     listener.listen(64)
-    (folder / "bound").rename(folder / "socket")
+    ready.write(b"ready\n")  # requests wait for the imports
+    _import_all()
+    assert len(list(Path("/proc/self/task").iterdir())) == 1, "only a process of one thread can be forked"
     woken, wake = socket.socketpair()
     wake.setblocking(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -60,9 +60,8 @@ def test_a_kill_at_any_moment_leaves_nothing_and_the_next_run_is_right(
         victim = killed(perf, random.Random(seed))
         code = perf.process.wait(END_S)
         said = perf.output.read_text()
-        if (
-            "test session starts" in said
-        ):  # else Python or another plugin ended by itself, before the suite was imported
+        # Else Python or another plugin ended by itself, before the suite was imported.
+        if "test session starts" in said:
             assert code in ENDS[victim], f"seed {seed}, exit code {code}\n{said}"
             assert "Traceback (most recent call last)" not in said, f"seed {seed}\n{said}"
         wait_until(lambda: not perf.left(), perf, within_s=15)  # noqa: B023  # called before the next one

@@ -11,16 +11,8 @@ from tests.saved_records import only_info
 
 def perf(storage: Path, *arguments: str, step_ms: str = "20", only: str = "2cpu-ddp]") -> Outcome:
     variables = {"DDP_PERF_TESTS_STEP_MS": step_ms}
-    return pytest_perf(
-        storage,
-        "perf/test_scaling.py",
-        "-k",
-        only,
-        *("--workload", "tests.workloads_for_tests:steady"),
-        *QUICK,
-        *arguments,
-        variables=variables,
-    )
+    steady = "--workload=tests.workloads_for_tests:steady"
+    return pytest_perf(storage, "perf/test_scaling.py", "-k", only, steady, *QUICK, *arguments, variables=variables)
 
 
 @pytest.fixture(scope="module")

@@ -302,12 +302,8 @@ def test_the_output_fits_a_terminal_with_long_names_and_prices(tmp_path: Path) -
     ],
 )
 def test_a_wrong_argument_is_named_in_the_last_line(arguments: tuple[str | Path, ...], said: str) -> None:
-    assert (
-        refused("compare", *arguments)
-        .splitlines()[-1]
-        .removeprefix("python -m fixtures compare: error: ")
-        .startswith(said)
-    )
+    last = refused("compare", *arguments).splitlines()[-1]
+    assert last.removeprefix("python -m fixtures compare: error: ").startswith(said)
 
 
 @pytest.mark.parametrize(

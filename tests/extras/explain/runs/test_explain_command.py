@@ -120,7 +120,7 @@ def test_the_steps_of_torch_profiler_and_the_users_own_ranges_name_the_phase_of_
     ).exits(0)
     assert "phases of rank 1 on the device, ms: load 20.02, train 0.50" in outcome.output
     assert "rank 1 is late by 20.0 ms, in load" in outcome.output
-    idle = [late_in_load(rank, 2_000).chrome(tmp_path / f"idle{rank}.json", world_size=3) for rank in range(3)]
+    idle = (late_in_load(rank, 2_000).chrome(tmp_path / f"idle{rank}.json", world_size=3) for rank in range(3))
     assert "late by" not in explain(*idle).exits(0).output
 
 
